@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use betree::{Batch, DictId, Env, Error, Geometry, Growth, State};
+use betree::{Batch, Cut, DictId, Env, Error, Geometry, Growth, State};
 use betree_platform::{Device, DeviceOp};
 use betree_sim::harness::{seeds, setting, try_history};
 use betree_sim::{
@@ -224,6 +224,124 @@ fn a_crash_at_any_call_leaves_the_old_size_or_the_new_one() {
         env.close().unwrap();
     }
     assert!(old > 1 && new > 20, "{calls} calls: {old} times the old size, {new} times the new one");
+}
+
+/// What a volume may grow to by itself.
+const LIMIT_BYTES: u64 = 6 << 20;
+
+#[test]
+fn a_volume_with_a_limit_grows_by_itself_and_ends_no_view_for_want_of_room() {
+    let memory = Arc::new(MemDevice::new(SETUP.volume_bytes).which_seeks(false));
+    let device: Arc<dyn Device> = memory.clone();
+    format_env(&device, &SETUP).unwrap();
+    let env = Arc::new(open_env(&device, &SETUP).unwrap());
+    env.set_growth_limit(LIMIT_BYTES).unwrap();
+    let first = 200;
+    (0..first).for_each(|number| put(&env, number).unwrap());
+    assert_eq!((env.volume_bytes(), memory.len()), (SETUP.volume_bytes, SETUP.volume_bytes));
+    assert_eq!(env.space().growth_bytes, LIMIT_BYTES - SETUP.volume_bytes);
+    let view = env.view();
+    // It outlives all that comes as long as the volume can grow.
+    let mut last = first;
+    while env.volume_bytes() < LIMIT_BYTES {
+        put(&env, last).unwrap();
+        last += 1;
+    }
+    assert!(view.get(D, &(first - 1).to_be_bytes()).unwrap() == Some(value(first - 1)));
+    assert_eq!(view.get(D, &first.to_be_bytes()).unwrap(), None);
+    drop(view);
+    let last = fill(&env, last);
+    assert!(last > 2000, "{last} values");
+    assert_eq!((env.volume_bytes(), memory.len(), env.space().growth_bytes), (LIMIT_BYTES, LIMIT_BYTES, 0));
+    check(&env, 0..last);
+    env.close().unwrap();
+    let env = open_env(&device, &SETUP).unwrap();
+    assert_eq!((env.volume_bytes(), env.growth_limit_bytes()), (LIMIT_BYTES, LIMIT_BYTES));
+    check(&env, 0..last);
+    assert!(matches!(env.set_growth_limit(u64::MAX), Err(Error::TooLarge { .. })));
+    assert_eq!(env.growth_limit_bytes(), LIMIT_BYTES);
+}
+
+#[test]
+fn a_device_that_refuses_growth_loses_nothing() {
+    let memory = Arc::new(MemDevice::new(SETUP.volume_bytes).which_seeks(false));
+    let device: Arc<dyn Device> = memory.clone();
+    format_env(&device, &SETUP).unwrap();
+    let env = open_env(&device, &SETUP).unwrap();
+    env.set_growth_limit(LIMIT_BYTES).unwrap();
+    let refusal = Fault { at_call: 1, op: Some(DeviceOp::Grow), errno: ENOSPC, lasting: true };
+    memory.set_fault(Some(refusal));
+    let first = fill(&env, 0);
+    assert_eq!((env.volume_bytes(), memory.len()), (SETUP.volume_bytes, SETUP.volume_bytes));
+    assert!(env.stats().failed_work > 0, "it was tried");
+    check(&env, 0..first);
+    memory.set_fault(None);
+    put(&env, first).unwrap();
+    assert!(env.volume_bytes() > SETUP.volume_bytes);
+    check(&env, 0..first + 1);
+}
+
+#[test]
+fn what_deletes_give_back_comes_before_growth() {
+    let device: Arc<dyn Device> = Arc::new(MemDevice::new(SETUP.volume_bytes).which_seeks(false));
+    format_env(&device, &SETUP).unwrap();
+    let env = open_env(&device, &SETUP).unwrap();
+    env.set_growth_limit(LIMIT_BYTES).unwrap();
+    for round in 0..6 {
+        (0..250).for_each(|number| put(&env, round * 250 + number).unwrap());
+        let mut batch = Batch::new();
+        batch.delete_range(D, &Cut::LOW, &Cut::HIGH);
+        env.commit(&batch).unwrap();
+    }
+    assert_eq!(env.volume_bytes(), SETUP.volume_bytes);
+    assert_eq!(problems(&env).unwrap(), [""; 0]);
+}
+
+#[test]
+fn a_crash_at_any_call_of_a_volume_that_grows_by_itself_loses_nothing_durable() {
+    let life = |n: Option<u64>| {
+        let disk = Arc::new(SimDisk::new(SETUP.volume_bytes).which_seeks(false));
+        let device: Arc<dyn Device> = disk.clone();
+        format_env(&device, &SETUP).unwrap();
+        let env = open_env(&device, &SETUP).unwrap();
+        env.set_growth_limit(SETUP.volume_bytes + MORE_BYTES).unwrap();
+        let first = (0..).find(|number| {
+            put(&env, *number).unwrap();
+            env.space().free_bytes < 96 << 10
+        });
+        let first = first.unwrap() + 1;
+        env.sync().unwrap();
+        let before = disk.changing_calls();
+        if let Some(n) = n {
+            disk.cut_power_at(n);
+        }
+        let mut durable = first;
+        // Without an error in the end, if the power stays.
+        let gone_on = (0..6).try_for_each(|some| {
+            (0..20).try_for_each(|number| put(&env, first + some * 20 + number))?;
+            env.sync()?;
+            durable = first + (some + 1) * 20;
+            Ok::<_, Error>(())
+        });
+        assert!(n.is_some() || gone_on.is_ok(), "{gone_on:?}");
+        let calls = disk.changing_calls() - before;
+        env.abandon();
+        (disk, durable, calls)
+    };
+    let calls = life(None).2;
+    let (mut old, mut new) = (0, 0);
+    for n in (1..=calls).step_by(2) {
+        let (disk, durable, _) = life(Some(n));
+        let device: Arc<dyn Device> = Arc::new(disk.crash(n));
+        let env = open_env(&device, &SETUP).unwrap();
+        check(&env, 0..durable);
+        match env.volume_bytes().checked_sub(SETUP.volume_bytes) {
+            Some(0) => old += 1,
+            Some(MORE_BYTES) => new += 1,
+            more => panic!("call {n}: {more:?} bytes more"),
+        }
+    }
+    assert!(old > 2 && new > 20, "{calls} calls: {old} times the old size, {new} times the new one");
 }
 
 #[test]

@@ -30,6 +30,7 @@ use crate::engine::scheduler::Scheduler;
 use crate::engine::{Engine, Opened};
 use crate::error::{Error, Result};
 use crate::format::superblock::Identity;
+use crate::format::superblock::growth_limit;
 use crate::format::superblock::scrub_record::ScrubRecord;
 use crate::health::State;
 use crate::key::Cut;
@@ -70,6 +71,8 @@ pub struct Env {
     identity: Mutex<Identity>,
     /// The volume's size in bytes as the next superblock will store it; changed under the checkpoint lock.
     volume_bytes: AtomicU64,
+    /// The size up to which it grows by itself, as the next superblock will store it; 0 if it does not.
+    growth_limit_bytes: AtomicU64,
     /// The record of the last scrub as the next superblock will store it.
     pub(crate) last_scrub: Mutex<Option<ScrubRecord>>,
     /// Held while deletes are carried out to free their space.
@@ -89,6 +92,7 @@ impl Env {
             commit: Mutex::new(Committer { next_msn, end }),
             identity: Mutex::new(committed.superblock.identity.clone()),
             volume_bytes: AtomicU64::new(committed.superblock.volume_bytes),
+            growth_limit_bytes: AtomicU64::new(growth_limit::of(&committed.superblock.tail)),
             last_scrub: Mutex::new(ScrubRecord::of(&committed.superblock.tail)),
             checkpoint: Mutex::new(committed),
             opened,
@@ -178,6 +182,7 @@ impl Env {
             used_bytes: room.total_bytes().saturating_sub(free_bytes),
             unused_bytes,
             free_bytes: unused_bytes.saturating_sub(room.reserve_bytes()),
+            growth_bytes: self.growth_limit_bytes().saturating_sub(self.volume_bytes()),
         }
     }
 

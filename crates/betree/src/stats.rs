@@ -82,8 +82,10 @@ pub struct SpaceStats {
     pub used_bytes: u64,
     /// Neither used nor owed to changes in memory. A part of it is the reserve for deletes.
     pub unused_bytes: u64,
-    /// The room that a writer can still get.
+    /// The room that a writer can still get on the volume as large as it is.
     pub free_bytes: u64,
+    /// What the volume may still grow by, by itself.
+    pub growth_bytes: u64,
 }
 
 #[cfg(test)]

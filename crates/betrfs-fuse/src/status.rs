@@ -79,6 +79,12 @@ pub struct Room {
     pub unused_bytes: u64,
     /// The part of it that a writer can get: the rest is the reserve for deletes.
     pub available_bytes: u64,
+    /// The whole volume.
+    #[serde(default)]
+    pub volume_bytes: u64,
+    /// The size up to which it grows by itself; `None` if it does not.
+    #[serde(default)]
+    pub grow_to_bytes: Option<u64>,
 }
 
 impl Room {
@@ -89,6 +95,8 @@ impl Room {
             total_bytes: space.total_bytes,
             unused_bytes: space.unused_bytes,
             available_bytes: space.free_bytes,
+            volume_bytes: volume.env().volume_bytes(),
+            grow_to_bytes: Some(volume.env().growth_limit_bytes()).filter(|limit| *limit > 0),
         }
     }
 

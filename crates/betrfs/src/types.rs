@@ -386,6 +386,8 @@ pub struct FormatOptions {
     pub root_gid: u32,
     /// Permissions of the root directory; 0755 if `None`.
     pub root_perm: Option<u16>,
+    /// The size up to which the volume grows by itself, in bytes: [`betree::Env::set_growth_limit`].
+    pub grow_to_bytes: Option<u64>,
 }
 
 /// The properties chosen each time a volume is opened.

@@ -180,6 +180,13 @@ impl Room<'_> {
         self.engine.admission.deletes_pending.load(Ordering::Relaxed) && self.is_short()
     }
 
+    /// Whether a volume that grows by itself should, because little is free and pending deletes may not help,
+    /// or not in time.
+    pub fn wants_growth(&self) -> bool {
+        let may_help = self.engine.admission.deletes_pending.load(Ordering::Relaxed);
+        self.is_short() && (!may_help || self.free_bytes() < self.reserve_bytes())
+    }
+
     /// Whether pending deletes free much compared with the free space, or much of the used space and enough
     /// to be worth the work.
     pub fn expects_much(&self) -> bool {

@@ -82,6 +82,8 @@ impl Env {
                 done => break done,
             }
         };
+        // What could not be stored is not the size.
+        self.volume_bytes.store(committed.superblock.volume_bytes, Ordering::Relaxed);
         self.scheduler.tell_done(None);
         done
     }
@@ -107,7 +109,10 @@ impl Env {
         } else {
             RANGE_BOUNDS_AT_ONCE / 4
         }))?;
-        self.engine.end_views_if_short();
+        // Before any view has to end for want of room.
+        if !self.begin_growth_if_short(clean, committed) {
+            self.engine.end_views_if_short();
+        }
         let captured = self.capture()?;
         let first_unapplied = captured.first_unapplied(self.engine.dicts.len());
         let log_start = self.log.start_for(first_unapplied);
@@ -115,6 +120,7 @@ impl Env {
         let volume_bytes = self.volume_bytes.load(Ordering::Relaxed);
         let mut superblock =
             Superblock { clean, log_start, identity, volume_bytes, ..committed.superblock.clone() };
+        superblock.tail = self.tail_with_growth_limit(superblock.tail)?;
         if let Some(record) = *self.last_scrub.lock() {
             superblock.tail = record.put(&superblock.tail);
         }
@@ -123,6 +129,7 @@ impl Env {
             return Ok(());
         }
         self.engine.write_checkpoint(committed, captured, superblock, &|| self.scheduler.tell_done(None))?;
+        self.end_growth(committed);
         self.log.forget_before(first_unapplied);
         self.log.trim_to(&log_start);
         self.engine.discard_freed();

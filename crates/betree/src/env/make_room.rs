@@ -1,4 +1,4 @@
-//! Makes room on the device for a claim: by a checkpoint, then by carrying out deletes.
+//! Makes room on the device for a claim: by a checkpoint, by carrying out deletes, by growth.
 
 use betree_platform::sync::MutexGuard;
 use betree_platform::sync::atomic::Ordering;
@@ -38,6 +38,7 @@ impl Env {
             return Ok(());
         }
         self.give_space_back()?;
+        while !self.engine.room().fits(claim, 0) && self.grow_a_step()? {}
         // Views come after everything that needs no reader's consent.
         while !self.engine.room().fits(claim, 0) && self.engine.end_oldest_view() {
             self.checkpoint()?;

@@ -17,6 +17,7 @@ use identity::UpsertId;
 use raw::generation_of;
 
 pub(crate) mod features;
+pub(crate) mod growth_limit;
 pub(crate) mod identity;
 mod raw;
 pub(crate) mod scrub_record;

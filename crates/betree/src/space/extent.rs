@@ -82,7 +82,7 @@ impl Space {
     /// Adds free blocks behind the last one.
     pub(crate) fn grow(&self, more_blocks: u64) {
         let mut blocks = self.blocks.lock();
-        let end = self.first_block.saturating_add(self.total_blocks());
+        let end = self.end_block();
         let more_blocks = more_blocks.min(u64::MAX - end);
         if more_blocks > 0 {
             // First: what is free is never more than all.
@@ -190,7 +190,7 @@ impl Space {
     }
 
     fn refusal(&self, start: u64, len: u64) -> Error {
-        let (first, end) = (self.first_block, self.first_block.saturating_add(self.total_blocks()));
+        let (first, end) = (self.first_block, self.end_block());
         let inside = start >= first && start.checked_add(len).is_some_and(|e| e <= end);
         let why = match (len, inside) {
             (0, _) => format!("the extent at block {start} is empty"),
@@ -210,6 +210,11 @@ impl Space {
     /// Blocks in all.
     pub(crate) fn total_blocks(&self) -> u64 {
         self.total_blocks.load(Ordering::Relaxed)
+    }
+
+    /// The block behind the last one.
+    pub(crate) fn end_block(&self) -> u64 {
+        self.first_block.saturating_add(self.total_blocks())
     }
 
     /// The free ranges in order of place.

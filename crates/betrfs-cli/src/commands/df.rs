@@ -14,7 +14,8 @@ use crate::size;
 #[derive(clap::Args)]
 #[command(after_help = "\
 `used` is stored data, compressed, with its trees, and what changes in memory will need, at its full size. `reserve` is \
-kept for deletes and checkpoints; `available` is what a writer can get. `betrfs usage` tells of one directory. Only root \
+kept for deletes and checkpoints; `available` is what a writer can get on the volume as large as it is: one made with \
+`--grow-to` grows up to that size, which df(1) counts as its own. `betrfs usage` tells of one directory. Only root \
 and the user who mounted the volume may ask; df(1) is for all.
 
 Example:
@@ -34,6 +35,9 @@ struct Df {
     reserve_bytes: u64,
     available_bytes: u64,
     log_bytes: u64,
+    volume_bytes: u64,
+    /// Null for a volume that does not grow by itself.
+    grow_to_bytes: Option<u64>,
 }
 
 /// Runs the command.
@@ -53,19 +57,23 @@ pub fn run(arguments: &Arguments) -> Outcome {
         reserve_bytes: room.unused_bytes.saturating_sub(room.available_bytes),
         available_bytes: room.available_bytes,
         log_bytes: room.log_bytes,
+        volume_bytes: room.volume_bytes,
+        grow_to_bytes: room.grow_to_bytes,
     };
     match arguments.format {
         Format::Text => {
-            let lines = [
+            let of_volume = [("volume", Some(df.volume_bytes)), ("  grows to", df.grow_to_bytes)];
+            let of_volume = of_volume.into_iter().filter_map(|(what, bytes)| Some((what, bytes?)));
+            let of_room = [
                 ("data", df.total_bytes),
                 ("  used", df.used_bytes),
                 ("  reserve", df.reserve_bytes),
                 ("  available", df.available_bytes),
                 ("log", df.log_bytes),
             ];
-            lines
-                .iter()
-                .try_for_each(|(what, bytes)| print(format_args!("{what:<12}{:>12}", size::show(*bytes))))
+            of_volume
+                .chain(of_room)
+                .try_for_each(|(what, bytes)| print(format_args!("{what:<12}{:>12}", size::show(bytes))))
         }
         Format::Json => print_json(&df),
     }

@@ -35,6 +35,9 @@ struct Info {
     dir: String,
     pid: i32,
     state: String,
+    volume_bytes: u64,
+    /// Null for a volume that does not grow by itself.
+    grow_to_bytes: Option<u64>,
     kind: &'static str,
     inode: u64,
     links: u64,
@@ -72,6 +75,8 @@ fn info(path: &Path) -> Result<Info, Failure> {
         dir: mount.path.display().to_string(),
         pid: status.identity.pid,
         state: status.state.is,
+        volume_bytes: status.room.volume_bytes,
+        grow_to_bytes: status.room.grow_to_bytes,
         kind: kind_of(&found),
         inode: found.ino(),
         links: found.nlink(),
@@ -97,6 +102,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     print(format_args!("label      {}", info.label))?;
     print(format_args!("uuid       {}", info.uuid))?;
     print(format_args!("mounted on {}, by process {}, {}", info.dir, info.pid, info.state))?;
+    let grows = info.grow_to_bytes.map(|bytes| format!(", grows to {}", size::show(bytes)));
+    print(format_args!("room       {}{}", size::show(info.volume_bytes), grows.unwrap_or_default()))?;
     print(format_args!("kind       {}, inode {}, {} links", info.kind, info.inode, info.links))?;
     print(format_args!("size       {} ({} bytes)", size::show(info.size_bytes), info.size_bytes))?;
     info.snapshots.map_or(Ok(()), |count| print(format_args!("snapshots  {count}")))

@@ -25,6 +25,8 @@ use crate::tags::Tags;
 #[command(after_help = "\
 Examples:
   betrfs mkfs data.betrfs 8G         a volume in a file, which grows as it fills
+  betrfs mkfs data.betrfs 1G --grow-to 100G
+                                     one that grows by itself where space gets short
   betrfs mkfs /dev/sdb1 -L photos    a volume on a whole block device, with a label
   betrfs mkfs /dev/sdb1 -n           says what would be made, or why not, and writes nothing
 Then: betrfs mount data.betrfs /mnt")]
@@ -37,6 +39,9 @@ pub struct Arguments {
     /// The same
     #[arg(long, value_parser = size::parse_positive)]
     size: Option<u64>,
+    /// Let a volume in a file grow by itself up to this size, in steps, where space gets short
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_positive)]
+    grow_to: Option<u64>,
     /// The volume's label: at most 255 bytes of text
     #[arg(short = 'L', long, default_value = "", hide_default_value = true, value_parser = label::parse)]
     label: String,
@@ -61,6 +66,8 @@ pub struct Arguments {
 struct Made<'a> {
     volume: &'a str,
     size_bytes: u64,
+    /// Null for a volume that does not grow by itself.
+    grow_to_bytes: Option<u64>,
     node_bytes: u32,
     log_bytes: u64,
     label: &'a str,
@@ -82,11 +89,13 @@ fn parse_uuid(uuid: &str) -> Result<Uuid, String> {
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
     let Arguments { volume, label, uuid, .. } = arguments;
-    let options = FormatOptions { label: label.clone(), uuid: *uuid, ..FormatOptions::default() };
+    let grow_to_bytes = arguments.grow_to;
+    let options =
+        FormatOptions { label: label.clone(), uuid: *uuid, grow_to_bytes, ..FormatOptions::default() };
     let size = arguments.operand.or(arguments.size);
     let existing = if arguments.force { Existing::Overwritten } else { Existing::Kept };
     let size_bytes = if arguments.dry_run {
-        would_make(volume, size, existing)?
+        would_make(volume, size, existing, &options)?
     } else {
         make(volume, size, existing, &options)?
     };
@@ -102,10 +111,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
             size::show(geometry.node_bytes.into()),
             size::show(geometry.log_bytes)
         )),
-        Format::Text => print(format_args!("{shown}: a volume of {}", size::show(size_bytes))),
+        Format::Text => {
+            let grows = grow_to_bytes.map(|bytes| format!(", which grows to {}", size::show(bytes)));
+            let size = size::show(size_bytes);
+            print(format_args!("{shown}: a volume of {size}{}", grows.unwrap_or_default()))
+        }
         Format::Json => print_json(&Made {
             volume: &shown,
             size_bytes,
+            grow_to_bytes,
             node_bytes: geometry.node_bytes,
             log_bytes: geometry.log_bytes,
             label,
@@ -138,9 +152,40 @@ fn open(path: &Path, size: Option<u64>, existing: Existing) -> Result<Option<Fil
 }
 
 /// The size of the volume that would be made.
-fn would_make(path: &Path, size: Option<u64>, existing: Existing) -> Result<u64, Failure> {
-    let found = open(path, size, existing)?.map(|device| device.len());
-    size.or(found).ok_or_else(|| no_size(path))
+fn would_make(
+    path: &Path,
+    size: Option<u64>,
+    existing: Existing,
+    options: &FormatOptions,
+) -> Result<u64, Failure> {
+    let device = open(path, size, existing)?;
+    let size_bytes = size.or(device.as_ref().map(Device::len)).ok_or_else(|| no_size(path))?;
+    refuse_growth(path, device.as_ref(), size_bytes, options)?;
+    Ok(size_bytes)
+}
+
+/// Refuses a size to grow to that is none.
+fn refuse_growth(
+    path: &Path,
+    device: Option<&FileDevice>,
+    size_bytes: u64,
+    options: &FormatOptions,
+) -> Outcome {
+    let shown = path.display();
+    let Some(grow_to_bytes) = options.grow_to_bytes else { return Ok(()) };
+    if device.is_some_and(FileDevice::is_block_device) {
+        return Err(Failure::new(format!(
+            "{shown} is a block device, which does not grow by itself: leave --grow-to out, and use `betrfs resize \
+             {shown} max` when it has become larger"
+        )));
+    }
+    if grow_to_bytes < size_bytes {
+        let (to, from) = (size::show(grow_to_bytes), size::show(size_bytes));
+        return Err(Failure::new(format!(
+            "{shown} cannot grow from {from} to {to} (--grow-to), which is less"
+        )));
+    }
+    Ok(())
 }
 
 fn no_size(path: &Path) -> Failure {
@@ -150,11 +195,14 @@ fn no_size(path: &Path) -> Failure {
 /// Makes a volume; returns its size in bytes.
 fn make(path: &Path, size: Option<u64>, existing: Existing, options: &FormatOptions) -> Result<u64, Failure> {
     let Some(mut device) = open(path, size, existing)? else {
-        return Ok(make_new(path, size.ok_or_else(|| no_size(path))?, options)?.len());
+        let size_bytes = size.ok_or_else(|| no_size(path))?;
+        refuse_growth(path, None, size_bytes, options)?;
+        return Ok(make_new(path, size_bytes, options)?.len());
     };
     let shown = path.display().to_string();
     // Before anything of what is there is lost.
     let size_bytes = size.unwrap_or_else(|| device.len());
+    refuse_growth(path, Some(&device), size_bytes, options)?;
     Volume::check_format(size_bytes, options).map_err(|error| unmade(&shown, size_bytes, &error))?;
     warn_if_open_to_others(path);
     match size {

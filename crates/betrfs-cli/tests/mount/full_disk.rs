@@ -13,17 +13,19 @@ use crate::mounted::{Mounted, betrfs, ok};
 const FILE_BYTES: usize = 1 << 20;
 
 /// A tmpfs, unmounted when it is dropped.
-struct Disk(PathBuf);
+pub struct Disk(pub PathBuf);
 
 impl Disk {
-    fn of_size(dir: PathBuf, size: &str) -> Disk {
+    /// One of this size, mounted on a new directory.
+    pub fn of_size(dir: PathBuf, size: &str) -> Disk {
         fs::create_dir(&dir).unwrap();
         let data = std::ffi::CString::new(format!("size={size}")).unwrap();
         rustix::mount::mount("tmpfs", &dir, c"tmpfs", MountFlags::empty(), Some(data.as_c_str())).unwrap();
         Disk(dir)
     }
 
-    fn grow_to(&self, size: &str) {
+    /// Gives it more room.
+    pub fn grow_to(&self, size: &str) {
         rustix::mount::mount_remount(&self.0, MountFlags::empty(), format!("size={size}")).unwrap();
     }
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::administration::{json, noise, run, said};
 use crate::block_device::LoopDevice;
+use crate::full_disk::Disk;
 use crate::mounted::{Mounted, betrfs, ended_with, ok, refused};
 
 const MIB: usize = 1 << 20;
@@ -119,4 +120,79 @@ fn a_volume_on_a_block_device_takes_the_size_that_the_device_has_by_now() {
     assert!(fs::read(mounted.path("f")).unwrap() == noise(80 * MIB));
     mounted.umount();
     check(&device.0);
+}
+
+#[test]
+fn a_volume_made_to_grow_does_so_up_to_its_size_and_df_tells_both() {
+    let mounted = Mounted::of_size("64M");
+    let volume = &mounted.volume;
+    let mkfs = |more: &[&str]| run("mkfs", volume, &[&["--force"], more].concat());
+    refused(&mkfs(&["64M", "--grow-to", "63M"]), &["cannot grow from 64.0 MiB to 63.0 MiB"]);
+    refused(&mkfs(&["-n", "64M", "--grow-to", "63M"]), &["cannot grow"]);
+    refused(&mkfs(&["64M", "--grow-to", "15000000T"]), &["cannot make a volume", "over the limit"]);
+    let made = json("mkfs", volume, &["--force", "64M", "--grow-to", "160M"]);
+    assert_eq!((&made["size_bytes"], &made["grow_to_bytes"]), (&(64 * MIB).into(), &(160 * MIB).into()));
+    mounted.mount();
+    let df = json("df", &mounted.dir, &[]);
+    assert_eq!((&df["volume_bytes"], &df["grow_to_bytes"]), (&(64 * MIB).into(), &(160 * MIB).into()));
+    // 4 MiB are log.
+    assert!((154..=156).contains(&shown_mib(&mounted.dir)), "{}", shown_mib(&mounted.dir));
+    for (number, expected_mib) in [(0, 64), (1, 80), (2, 116)] {
+        fs::write(mounted.path(format!("f{number}")), noise(36 * MIB)).unwrap();
+        ok(&run("sync", &mounted.dir, &[]));
+        let has_mib = file_len(volume) / MIB;
+        assert!((expected_mib..=160).contains(&has_mib), "{has_mib} MiB after file {number}");
+    }
+    let info = json("info", &mounted.path("f0"), &[]);
+    assert_eq!(
+        (&info["volume_bytes"], &info["grow_to_bytes"]),
+        (&file_len(volume).into(), &(160 * MIB).into())
+    );
+    assert!(said(&run("info", &mounted.dir, &[])).contains(", grows to 160.0 MiB\n"));
+    assert!(said(&run("df", &mounted.dir, &[])).contains("  grows to     160.0 MiB\n"));
+    let error = fs::write(mounted.path("too large"), noise(60 * MIB)).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::NOSPC.raw_os_error()));
+    fs::remove_file(mounted.path("too large")).unwrap();
+    assert_eq!(file_len(volume), 160 * MIB);
+    mounted.remount();
+    for number in 0..3 {
+        assert!(fs::read(mounted.path(format!("f{number}"))).unwrap() == noise(36 * MIB), "f{number}");
+    }
+    mounted.umount();
+    check(volume);
+    // By hand beyond it.
+    assert_eq!(json("resize", volume, &["+1M"])["size_bytes"], 161 * MIB);
+    let device = LoopDevice::on(volume);
+    let refusal = run("mkfs", &device.0, &["--force", "--grow-to", "1G"]);
+    refused(&refusal, &["is a block device", "betrfs resize"]);
+}
+
+#[test]
+fn a_full_disk_under_a_volume_that_grows_is_no_loss() {
+    let mut mounted = Mounted::of_size("64M");
+    let disk = Disk::of_size(mounted.volume.with_file_name("disk"), "72M");
+    mounted.volume = disk.0.join("volume");
+    ok(&run("mkfs", &mounted.volume, &["64M", "--grow-to", "1G"]));
+    mounted.mount();
+    let write = |number: usize| {
+        let mut file = fs::File::create(mounted.path(format!("f{number}")))?;
+        std::io::Write::write_all(&mut file, &noise(4 * MIB + number))?;
+        file.sync_all()
+    };
+    let failed = (0..60).find_map(|number| Some((number, write(number).err()?)));
+    let (durable, error) = failed.unwrap();
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::NOSPC.raw_os_error()), "{error}");
+    assert!(durable >= 8, "{durable} files");
+    disk.grow_to("200M");
+    write(durable).unwrap();
+    mounted.umount();
+    check(&mounted.volume);
+    mounted.mount();
+    for number in 0..=durable {
+        assert!(
+            fs::read(mounted.path(format!("f{number}"))).unwrap() == noise(4 * MIB + number),
+            "f{number}"
+        );
+    }
+    mounted.umount();
 }

@@ -151,9 +151,10 @@ impl Volume {
         identity.uuid = options.uuid.unwrap_or(identity.uuid);
         identity.made_ns = platform.now_ns();
         identity.made_by = concat!("betrfs ", env!("CARGO_PKG_VERSION")).into();
-        let geometry = Self::geometry_of(device.len(), options);
+        let geometry = Self::check_format(device.len(), options)?;
         Env::format(device.clone(), &geometry, identity)?;
         let env = Env::open(device, Self::engine_options(FORMAT_CACHE_BYTES))?;
+        options.grow_to_bytes.map_or(Ok(()), |bytes| env.set_growth_limit(bytes))?;
         let mut root =
             Record::new(FileType::Directory, options.root_perm.unwrap_or(0o755), ROOT_ID, platform.now_ns());
         (root.uid, root.gid) = (options.root_uid, options.root_gid);
@@ -174,6 +175,7 @@ impl Volume {
         let mut identity = Identity::new([0; 16], [0; 16]);
         identity.label.clone_from(&options.label);
         Env::check_format(volume_bytes, &geometry, &identity)?;
+        options.grow_to_bytes.map_or(Ok(()), Env::check_growth_limit)?;
         Ok(geometry)
     }
 
@@ -385,11 +387,13 @@ impl Volume {
         let _ = self.env.reclaim();
         let space = self.env.space();
         let used_bytes = space.total_bytes.saturating_sub(space.unused_bytes);
-        let files_free = space.free_bytes / OBJECT_BYTES;
+        // What a writer can get, though the volume has yet to grow for it.
+        let growth_bytes = space.growth_bytes;
+        let files_free = (space.free_bytes + growth_bytes) / OBJECT_BYTES;
         Ok(StatFs {
-            total_bytes: space.total_bytes,
-            free_bytes: space.unused_bytes,
-            available_bytes: space.free_bytes,
+            total_bytes: space.total_bytes + growth_bytes,
+            free_bytes: space.unused_bytes + growth_bytes,
+            available_bytes: space.free_bytes + growth_bytes,
             files: files_free + self.numbers.ids_given().min(used_bytes / OBJECT_BYTES),
             files_free,
             name_bytes_max: key::NAME_BYTES_MAX as u32,
