@@ -8,6 +8,7 @@ mod format;
 mod helper;
 mod log;
 mod memory;
+mod ownership;
 mod path;
 mod progress;
 mod size;

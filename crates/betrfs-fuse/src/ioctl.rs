@@ -28,7 +28,8 @@ use crate::control::{Line, Unheard, become_user};
 use crate::mount_info::{MountEntry, mount_id};
 use crate::mounts_below::has_mounts_below;
 use crate::wire::ioctl::{
-    EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, HELD, HeldBytes, SOURCE, UNFINISHED, USAGE, WRITTEN_BACK, held_of,
+    EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, FOREIGN, HELD, HeldBytes, PathBytes, SOURCE, UNFINISHED, USAGE,
+    WRITTEN_BACK, held_of,
 };
 
 pub use restore::{Restoration, RestoreError};
@@ -277,6 +278,18 @@ pub fn usage(path: &Path) -> io::Result<(u64, u64)> {
     // SAFETY: the ioctl writes two u64, and the buffer is two.
     let [stored, freed] = unsafe { ioctl(&open, Getter::<USAGE, [u64; 2]>::new()) }?;
     Ok((stored, freed))
+}
+
+/// The path below a file or directory of the first object that keeps the caller from cloning, removing or
+/// taking a snapshot of it on a mount that lets users do that: empty for the object itself.
+///
+/// # Errors
+/// The operating system's: `EPERM` where users may not, `ENODATA` where nothing keeps the caller from it.
+pub fn foreign(path: &Path) -> io::Result<Vec<u8>> {
+    let open = open_plain(path, OFlags::NOFOLLOW)?;
+    // SAFETY: the ioctl writes a `PathBytes`, and the buffer is one.
+    let bytes: PathBytes = unsafe { ioctl(&open, Getter::<FOREIGN, PathBytes>::new()) }?;
+    Ok(bytes.into_iter().take_while(|byte| *byte != 0).collect())
 }
 
 /// Why a tree was not removed.

@@ -41,15 +41,15 @@ pub use counters::{Counters, DataBytes, RequestCount};
 pub use errno::{Errno, errno, is_damage};
 pub use inherited::hand_down_standard_descriptors_only;
 pub use ioctl::{
-    RemoveTreeError, Restoration, RestoreError, approach, clone, open_snapshots, remove_tree, sync, usage,
-    write_back,
+    RemoveTreeError, Restoration, RestoreError, approach, clone, foreign, open_snapshots, remove_tree, sync,
+    usage, write_back,
 };
 pub use latency::Latency;
 pub use metrics_page::metrics_page;
 pub use mount::{Mount, MountError, MountOptions, open_device, open_device_for_reading};
 pub use mount_info::{FS_TYPES, MountEntry};
 pub use protocol::abort_on_stray_panics;
-pub use server::{Acls, Answer, Caller, Server, Tasks};
+pub use server::{Acls, Answer, Caller, Server, Tasks, UserClones};
 pub use status::{Identity, OperationCount, Room, Status, VolumeState};
 pub use transport::Transport;
 pub use wire::Opcode;

@@ -22,7 +22,7 @@ use crate::mount_info::FS_TYPES;
 use crate::mount_info::MountEntry;
 use crate::mount_point::{self, Found, MountFlags, MountPointError, OwnMount};
 use crate::protocol::Dispatch;
-use crate::server::{Acls, ProcTasks, Server};
+use crate::server::{Acls, ProcTasks, Server, UserClones};
 use crate::status::Identity;
 use crate::transport::{Connection, SlowDevice, Transport, enable_io_uring};
 
@@ -76,6 +76,8 @@ pub struct MountOptions {
     pub log_loss: betree::LogLoss,
     /// What access control lists are good for.
     pub acls: Acls,
+    /// Who may clone, snapshot and remove trees.
+    pub user_clones: UserClones,
     /// Whether blocks that became free are discarded after each checkpoint.
     pub discard: bool,
     /// Where the metrics are served by HTTP, if anywhere; port 0 stands for any free one.
@@ -188,8 +190,8 @@ impl Mount {
         let read_only = is_read_only(options.flags);
         let closing = Arc::new(Closing::new(Arc::clone(&volume), Arc::clone(&device), workers));
         let tasks = Arc::new(ProcTasks);
-        let server =
-            Arc::new(Server::new(volume, identity, read_only, options.acls, Arc::clone(&closing), tasks));
+        let server = Server::new(volume, identity, read_only, options.acls, Arc::clone(&closing), tasks);
+        let server = Arc::new(server.with_user_clones(options.user_clones));
         let metrics = listener.map(|listener| serve_metrics(listener, &server)).transpose();
         let connected = metrics.and_then(|metrics| {
             let (connection, mount, control) = connect(&options, &device, &server, platform.random_u64())?;

@@ -55,8 +55,8 @@ pub use error::{Error, Result};
 pub use schema::Acl;
 pub use types::{
     Access, AccessTimes, AclKind, Attr, DirEntry, Entry, FallocateMode, FileType, FlagSetter, FormatOptions,
-    Held, InodeFlags, InodeId, NewNode, Objects, OpenMode, OpenOptions, RenameFlags, Restored,
-    SNAPSHOTS_NAME, SeekWhat, SetAttr, SetGroupId, SnapshotsBelow, StatFs, TimeSet, Writing, XattrMode,
+    Held, InodeFlags, InodeId, NewNode, Objects, OpenMode, OpenOptions, Owned, RenameFlags, Restored,
+    SNAPSHOTS_NAME, SeekWhat, SetAttr, SetGroupId, SnapshotsBelow, StatFs, TimeSet, User, Writing, XattrMode,
 };
 /// The largest file in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 62;

@@ -452,6 +452,25 @@ pub enum SnapshotsBelow {
     Go,
 }
 
+/// A user, and the groups that count as the user's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The user's number.
+    pub uid: u32,
+    /// The numbers of the groups.
+    pub groups: Vec<u32>,
+}
+
+/// That a file or a directory with everything below it belonged to a user, and where to look whether that has
+/// changed ([`Volume::owned_by`](crate::Volume::owned_by)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owned {
+    pub(crate) node: InodeId,
+    pub(crate) uid: u32,
+    /// Number of notes of foreign objects when it was looked through.
+    pub(crate) notes: u64,
+}
+
 /// What has changed beside the new state of a directory that was brought back to a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {

@@ -83,7 +83,8 @@ impl TaggedTail {
     }
 
     /// The values but that of a tag.
-    pub(crate) fn without(&self, tag: u16) -> TaggedTail {
+    #[must_use]
+    pub fn without(&self, tag: u16) -> TaggedTail {
         let mut others = TaggedTail::new();
         for (other, value) in self.iter().filter(|(other, _)| *other != tag) {
             // A part of a tail is no longer than the tail.

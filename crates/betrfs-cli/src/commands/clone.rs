@@ -6,6 +6,7 @@ use betree_std::StdPlatform;
 
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
+use crate::ownership;
 
 /// Copy a file or a directory on a mount at once, whatever its size
 #[derive(clap::Args)]
@@ -13,8 +14,13 @@ use crate::failure::{Failure, Outcome};
 The copy holds every write that has returned, and appears whole or not at all. Both can be changed \
 afterwards, and neither sees the other's changes; unchanged data takes space once. A file with several names \
 inside the source is one file with as many names inside the copy. The copy itself is neither immutable nor \
-append-only (chattr); everything inside keeps its flags. Only root and the user who mounted the volume may \
-clone.
+append-only (chattr); everything inside keeps its flags.
+
+Only root and the user who mounted the volume may clone. On a mount with the option user_clone_allowed other \
+users may too, if the source is theirs as a whole: everything in it belongs to them, and it has no device, no \
+set-group-id program of a group that is not theirs, no attribute trusted. or security., and nothing immutable or \
+append-only. They could have copied all of that by `cp -a`. To see this the volume reads the attributes of \
+everything in the source, so for them a clone takes time in proportion to that.
 
 Example:
   betrfs clone /mnt/tree /mnt/copy")]
@@ -39,11 +45,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
             }
             Some(betrfs_fuse::Errno::XDEV) => format!("{to} is not on the mount of {from}"),
             Some(betrfs_fuse::Errno::EXIST) => format!("{to} exists"),
-            Some(betrfs_fuse::Errno::PERM) => {
+            Some(betrfs_fuse::Errno::PERM) => ownership::why_refused(source).unwrap_or_else(|| {
                 "only root and the user who mounted the volume may clone, and not into an immutable or \
                  append-only directory (`lsattr -d` shows flags)"
                     .to_owned()
-            }
+            }),
             _ => error.to_string(),
         };
         Failure::new(format!("cannot clone {from} to {to}: {why}"))

@@ -218,6 +218,7 @@ fn serve(
         metrics: given.metrics.or(arguments.metrics),
         log_loss: if arguments.accept_log_loss { LogLoss::Accept } else { LogLoss::Refuse },
         acls: given.acls,
+        user_clones: given.user_clones,
     };
     let mount = match volume {
         Some(volume) => Mount::of(volume, options)?,

@@ -11,14 +11,16 @@ use betrfs_fuse::{Errno, RemoveTreeError};
 
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
-use crate::path;
+use crate::{ownership, path};
 
 /// Remove a directory on a mount with everything below it at once, whatever its size
 #[derive(clap::Args)]
 #[command(after_help = "\
 Everything below the directory is removed in one operation: after a crash all of it is there or nothing. Then \
 the empty directory is removed. Open files live on until they are closed. Permissions and flags \
-(chattr) inside are not checked, so only root and the user who mounted the volume may do it.
+(chattr) inside are not checked, so only root and the user who mounted the volume may do it; on a mount with the \
+option user_clone_allowed also a user whose the directory is as a whole (see `betrfs clone --help`), without \
+--snapshots.
 
 If snapshots of the directory or of directories below it exist, nothing is removed without --snapshots.
 
@@ -40,7 +42,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let snapshots = if arguments.snapshots { SnapshotsBelow::Go } else { SnapshotsBelow::Hold };
     betrfs_fuse::remove_tree(&arguments.dir, snapshots).map_err(|error| {
         let why = match &error {
-            RemoveTreeError::Os(error) => why(error),
+            RemoveTreeError::Os(error) => why(error, &arguments.dir),
             RemoveTreeError::Held(held) => why_held(&arguments.dir, held),
             RemoveTreeError::MountedBelow => error.to_string(),
         };
@@ -48,17 +50,17 @@ pub fn run(arguments: &Arguments) -> Outcome {
     })
 }
 
-fn why(error: &io::Error) -> String {
+fn why(error: &io::Error, dir: &Path) -> String {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
         Some(Errno::INVAL) => "give its name, not as `.` or `..`".to_owned(),
         Some(Errno::NOTDIR) => "it is no directory; a symbolic link is not followed".to_owned(),
         Some(Errno::LOOP) => path::LOOPS.to_owned(),
-        Some(Errno::PERM) => {
+        Some(Errno::PERM) => ownership::why_refused(dir).unwrap_or_else(|| {
             "only root and the user who mounted the volume may, in a sticky directory only as its owner, and \
              not if it or its parent is immutable or append-only (`lsattr -d` shows flags)"
                 .to_owned()
-        }
+        }),
         _ => error.to_string(),
     }
 }

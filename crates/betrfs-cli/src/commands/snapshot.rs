@@ -18,8 +18,8 @@ use serde::Serialize;
 use crate::commands::{stats, usage};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
-use crate::path;
 use crate::size;
+use crate::{ownership, path};
 use listing::{Snapshot, snapshots};
 use retention::{Rule, Rules};
 
@@ -35,7 +35,9 @@ const BEFORE_RESTORE: &str = "before-restore-";
 A snapshot is a read-only copy of a directory, made at once whatever its size; only later changes take \
 space. Its path is DIR/.betrfs-snapshots/NAME, which no listing shows; `mkdir` and `rmdir` there do the same, \
 without data just written to mappings of files. \
-Only root and the user who mounted the volume may make, restore or remove snapshots. A directory with snapshots cannot \
+Only root and the user who mounted the volume may make, restore or remove snapshots; with the mount option \
+user_clone_allowed users may make some of directories that are theirs as a whole (see `betrfs clone --help`), and \
+remove those that they have made. A directory with snapshots cannot \
 be removed before them, but together with them: see `betrfs rm-tree --snapshots`.
 
 Examples:
@@ -141,7 +143,14 @@ fn create(dir: &Path, name: Option<&OsStr>) -> Outcome {
     let made = betrfs_fuse::write_back(dir)
         .and_then(|()| betrfs_fuse::open_snapshots(dir))
         .and_then(|snapshots| Ok(rustix::fs::mkdirat(snapshots, name, Mode::from_raw_mode(0o777))?));
-    made.map_err(|error| refused(&format!("take the snapshot {} of", name.display()), dir, &error))
+    let doing = format!("take the snapshot {} of", name.display());
+    made.map_err(|error| {
+        let is_refused = error.raw_os_error().map(Errno::from_raw_os_error) == Some(Errno::PERM);
+        match is_refused.then(|| ownership::why_refused(dir)).flatten() {
+            Some(why) => Failure::new(format!("cannot {doing} {}: {why}", dir.display())),
+            None => refused(&doing, dir, &error),
+        }
+    })
 }
 
 /// A name of this beginning and the present time.

@@ -44,4 +44,5 @@ mod suspended;
 mod tags;
 mod top;
 mod tree;
+mod user_clones;
 mod xattrs;

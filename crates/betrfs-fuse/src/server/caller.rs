@@ -6,7 +6,7 @@
 
 use std::fs;
 
-use betrfs::FlagSetter;
+use betrfs::{FlagSetter, User};
 
 /// The capability to set flags of other users' inodes, if the kernel does not check the owner.
 const CAP_FOWNER: u32 = 3;
@@ -21,6 +21,8 @@ const CAP_SYS_ADMIN: u32 = 21;
 pub trait Tasks: Send + Sync {
     /// The file-system user of a task; `None` if nobody knows it.
     fn user(&self, task: u32) -> Option<u32>;
+    /// The same with all groups of the task.
+    fn user_and_groups(&self, task: u32) -> Option<User>;
     /// The effective capabilities of a task as far as they count for the mount, each a bit.
     fn capabilities(&self, task: u32) -> u64;
     /// The user who mounted.
@@ -33,6 +35,11 @@ pub struct ProcTasks;
 impl Tasks for ProcTasks {
     fn user(&self, task: u32) -> Option<u32> {
         user_of(&status(task)?)
+    }
+
+    fn user_and_groups(&self, task: u32) -> Option<User> {
+        let status = status(task)?;
+        Some(User { uid: user_of(&status)?, groups: groups_of(&status)? })
     }
 
     fn capabilities(&self, task: u32) -> u64 {
@@ -75,6 +82,11 @@ impl Caller<'_> {
         self.tasks.user(self.task)
     }
 
+    /// The same with all groups of the task.
+    pub fn user_and_groups(self) -> Option<User> {
+        self.tasks.user_and_groups(self.task)
+    }
+
     /// Whether it is root, or the user who mounted.
     pub fn is_trusted(self) -> bool {
         self.user().is_some_and(|user| user == 0 || user == self.tasks.mounted_by())
@@ -109,6 +121,13 @@ fn user_of(status: &str) -> Option<u32> {
     field(status, "Uid:")?.split_whitespace().nth(3)?.parse().ok()
 }
 
+/// The file-system group in a task's status, and the supplementary groups.
+fn groups_of(status: &str) -> Option<Vec<u32>> {
+    let own = field(status, "Gid:")?.split_whitespace().nth(3)?.parse().ok()?;
+    let others = field(status, "Groups:")?.split_whitespace().map(|group| group.parse().ok());
+    std::iter::once(Some(own)).chain(others).collect()
+}
+
 /// The effective capabilities.
 fn capabilities_of(status: &str) -> Option<u64> {
     u64::from_str_radix(field(status, "CapEff:")?, 16).ok()
@@ -122,12 +141,14 @@ fn field<'s>(status: &'s str, name: &str) -> Option<&'s str> {
 mod tests {
     use super::*;
 
-    const STATUS: &str =
-        "Name:\tfsx\nUid:\t1000\t1001\t1002\t1003\nGid:\t1\t2\t3\t4\nCapEff:\t000001ffffffffff\n";
+    const STATUS: &str = "Name:\tfsx\nUid:\t1000\t1001\t1002\t1003\nGid:\t1\t2\t3\t4\nGroups:\t7 8 \nCapEff:\t000001ffffffffff\n";
 
     #[test]
     fn user_and_capabilities_are_parsed_from_a_status() {
         assert_eq!(user_of(STATUS), Some(1003));
+        assert_eq!(groups_of(STATUS), Some(vec![4, 7, 8]));
+        assert_eq!(groups_of("Gid:\t1\t2\t3\t4\nGroups:\t\n"), Some(vec![4]));
+        assert_eq!(groups_of("Gid:\t1\t2\t3\t4\nGroups:\tx\n"), None);
         assert_eq!(capabilities_of(STATUS), Some(0x01ff_ffff_ffff));
         assert_eq!(user_of("Uid:\t1\t2\t3\n"), None);
         assert_eq!(capabilities_of("Uid:\t1\n"), None);

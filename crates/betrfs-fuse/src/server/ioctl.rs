@@ -11,6 +11,7 @@ use betrfs::{Held, InodeId, Restored, SnapshotsBelow};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use super::owners::Rights;
 use super::{Answer, Caller, IntoAnswer, Server};
 use crate::mount_info::MountEntry;
 use crate::planted::{self, Bug};
@@ -41,7 +42,11 @@ pub struct Offered {
 impl Server {
     /// IOCTL: registers a source and returns its token.
     pub fn offer(&self, node: InodeId, caller: Caller<'_>) -> Answer<Offered> {
-        may_do_all(caller)?;
+        if let Rights::Owner(user) = self.rights(caller)?
+            && self.volume.getattr(node).answer()?.uid != user.uid
+        {
+            return Err(Errno::PERM);
+        }
         let files = self.volume.open_files_in(node).answer()?;
         let (token, written_back) = (StdPlatform::new().random_u64(), Arc::new(AtomicBool::new(false)));
         let mut sources = self.sources.0.lock();
@@ -60,11 +65,16 @@ impl Server {
 
     /// IOCTL: makes an empty file or directory a copy of a source.
     pub fn fill(&self, node: InodeId, token: u64, caller: Caller<'_>) -> Answer<()> {
-        may_do_all(caller)?;
+        let rights = self.rights(caller)?;
         self.may_change()?;
         let known = self.sources.0.lock().iter().find(|source| source.token == token).map(|s| s.node);
         let source = known.ok_or(Errno::STALE)?;
-        self.volume.clone_onto(source, node).answer()
+        match rights {
+            Rights::All => self.volume.clone_onto(source, node).answer(),
+            Rights::Owner(user) => {
+                self.as_owner(source, &user, |owned| self.volume.clone_onto_as(owned, node))
+            }
+        }
     }
 
     /// IOCTL: the stored bytes of a file or directory, and the bytes that its removal would free.
@@ -94,9 +104,16 @@ impl Server {
         snapshots: SnapshotsBelow,
         caller: Caller<'_>,
     ) -> Answer<Vec<InodeId>> {
-        may_do_all(caller)?;
+        let rights = self.rights(caller)?;
         self.may_change()?;
-        self.volume.remove_below(node, snapshots).answer()
+        match rights {
+            Rights::All => self.volume.remove_below(node, snapshots).answer(),
+            Rights::Owner(_) if snapshots == SnapshotsBelow::Go => Err(Errno::PERM),
+            Rights::Owner(user) => {
+                self.refuse_mounts_below(node)?;
+                self.as_owner(node, &user, |owned| self.volume.remove_below_as(owned))
+            }
+        }
     }
 
     /// IOCTL: brings a directory back to the first of two names of snapshots, and keeps its present state
@@ -135,15 +152,21 @@ impl Server {
 
     /// IOCTL: the snapshots that hold a directory.
     pub fn held(&self, node: InodeId, caller: Caller<'_>) -> Answer<Held> {
-        may_do_all(caller)?;
+        if let Rights::Owner(user) = self.rights(caller)? {
+            self.as_owner(node, &user, |_| Ok(()))?;
+        }
         self.volume.snapshots_below(node).answer()
     }
 
-    /// Whether a caller may make or remove directories in this one. Among snapshots only trusted callers may:
-    /// a snapshot keeps set-id programs of other users, and its removal is that of a tree.
-    pub(super) fn may_change_in(&self, parent: InodeId, caller: Caller<'_>) -> Answer<()> {
+    /// Who makes or removes a directory in this one: with all rights outside of snapshots. A snapshot keeps
+    /// set-id programs of other users, and its removal is that of a tree.
+    pub(super) fn rights_in(&self, parent: InodeId, caller: Caller<'_>) -> Answer<Rights> {
         let is_among_snapshots = self.volume.holds_snapshots(parent).answer()?;
-        if is_among_snapshots && !planted::is(Bug::SnapshotsForAll) { may_do_all(caller) } else { Ok(()) }
+        if is_among_snapshots && !planted::is(Bug::SnapshotsForAll) {
+            self.rights(caller)
+        } else {
+            Ok(Rights::All)
+        }
     }
 
     /// `EROFS` on a read-only mount: the kernel does not check this, as it does not know which ioctls change

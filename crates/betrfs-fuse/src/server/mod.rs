@@ -14,6 +14,7 @@ mod inode;
 mod inode_flags;
 mod ioctl;
 mod namespace;
+mod owners;
 mod readdirplus_policy;
 mod writable_mappings;
 mod xattr;
@@ -48,6 +49,16 @@ pub enum Acls {
     Ignored,
 }
 
+/// Who may clone, snapshot and remove trees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UserClones {
+    /// Root and the user who mounted.
+    #[default]
+    Refused,
+    /// Each user too, those that belong to the user as a whole ([`Volume::owned_by`]).
+    Allowed,
+}
+
 /// Answers the requests of one mount.
 pub struct Server {
     volume: Arc<Volume>,
@@ -55,6 +66,7 @@ pub struct Server {
     identity: Identity,
     read_only: bool,
     acls: Acls,
+    user_clones: UserClones,
     closing: Arc<Closing>,
     tasks: Arc<dyn Tasks>,
     transport: OnceLock<&'static str>,
@@ -84,6 +96,7 @@ impl Server {
             identity,
             read_only,
             acls,
+            user_clones: UserClones::default(),
             closing,
             tasks,
             transport: OnceLock::new(),
@@ -95,6 +108,12 @@ impl Server {
             belated_pages: belated_pages::BelatedPages::default(),
             pages: cached_pages::CachedPages::default(),
         }
+    }
+
+    /// The same server, with these rights of users.
+    #[must_use]
+    pub fn with_user_clones(self, user_clones: UserClones) -> Server {
+        Server { user_clones, ..self }
     }
 
     /// Sets the transport's name for [`status`](Server::status), once.

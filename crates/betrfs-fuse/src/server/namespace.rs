@@ -4,6 +4,7 @@ use betrfs::{Entry, Error, FileType, InodeId, NewNode, RenameFlags};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::owners::Rights;
 use super::{Answer, Caller, IntoAnswer, Server};
 use crate::planted::{self, Bug};
 use crate::wire::ioctl::UNFINISHED;
@@ -65,8 +66,11 @@ impl Server {
 
     /// MKNOD and MKDIR.
     pub fn make(&self, parent: InodeId, name: &[u8], new: &NewNode, caller: Caller<'_>) -> Answer<Entry> {
-        if new.file_type == FileType::Directory {
-            self.may_change_in(parent, caller)?;
+        if new.file_type == FileType::Directory
+            && let Rights::Owner(user) = self.rights_in(parent, caller)?
+        {
+            let of = self.volume.snapshots_are_of(parent).answer()?.ok_or(Errno::PERM)?;
+            return self.as_owner(of, &user, |owned| self.volume.snapshot_as(owned, parent, name));
         }
         self.volume.create(parent, name, new).answer()
     }
@@ -115,8 +119,10 @@ impl Server {
     /// RMDIR; returns the nodes whose attributes changed unknown to the kernel, if the directory is a
     /// snapshot.
     pub fn rmdir(&self, parent: InodeId, name: &[u8], caller: Caller<'_>) -> Answer<Vec<InodeId>> {
-        self.may_change_in(parent, caller)?;
-        self.volume.rmdir(parent, name).answer()
+        match self.rights_in(parent, caller)? {
+            Rights::All => self.volume.rmdir(parent, name).answer(),
+            Rights::Owner(user) => self.volume.remove_snapshot_as(user.uid, parent, name).answer(),
+        }
     }
 
     /// RENAME and RENAME2; an unknown flag is refused, never ignored.

@@ -47,6 +47,12 @@ pub type HeldBytes = [u8; 4096];
 /// On a directory: returns the snapshots that hold it.
 pub const HELD: u32 = opcode::read::<HeldBytes>(b'B', 7);
 
+/// On a file or directory: the path below it of the first object that keeps the caller from treating it as
+/// one, ended by a zero byte; as much of it as fits.
+pub const FOREIGN: u32 = opcode::read::<PathBytes>(b'B', 10);
+/// The answer to [`FOREIGN`].
+pub type PathBytes = [u8; 4096];
+
 /// The argument of [`RESTORE`]: the token of the directory as a source, then two names, each ended by a zero
 /// byte: of a snapshot of it, and of the one that is to have its present state.
 pub type RestoreBytes = [u8; 8 + 2 * 256];

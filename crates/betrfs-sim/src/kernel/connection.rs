@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use betrfs::Volume;
+use betrfs::{User, Volume};
 use betrfs_fuse::protocol::init::{Agreement, PAYLOAD_BYTES_MAX};
 use betrfs_fuse::protocol::{Answerer, Dispatch, LateNotices, NotifySink, Outcome, SHORT_REPLY_BYTES_MAX};
 use betrfs_fuse::wire::{Body, InHeader, Opcode};
@@ -30,6 +30,11 @@ impl Tasks for SimTasks {
             PLAIN_TASK => Some(PLAIN_USER),
             _ => None,
         }
+    }
+
+    fn user_and_groups(&self, task: u32) -> Option<User> {
+        let uid = self.user(task)?;
+        Some(User { uid, groups: vec![uid] })
     }
 
     fn capabilities(&self, task: u32) -> u64 {

@@ -30,7 +30,7 @@ const NUMBERS: [u64; 18] = [
 ];
 
 /// The commands of IOCTL.
-const COMMANDS: [u32; 13] = [
+const COMMANDS: [u32; 14] = [
     ioctl::GET_FLAGS,
     ioctl::SET_FLAGS,
     ioctl::GET_XATTR,
@@ -41,6 +41,7 @@ const COMMANDS: [u32; 13] = [
     ioctl::EMPTY,
     ioctl::EMPTY_WITH_SNAPSHOTS,
     ioctl::HELD,
+    ioctl::FOREIGN,
     ioctl::RESTORE,
     ioctl::MAY_RESTORE,
     ioctl::USAGE,

@@ -5,6 +5,7 @@ mod acl;
 mod entries;
 mod inode_flags;
 mod names;
+mod ownership;
 mod set_id;
 
 pub(crate) use access_times::access_counts;
@@ -14,6 +15,7 @@ pub(crate) use inode_flags::{
     check_new_flags, refuse_if_immutable, refuse_if_protected, refuse_overwrite, unprotect,
 };
 pub(crate) use names::{check_looked_up, check_name};
+pub(crate) use ownership::{is_beyond_users, is_for_privileged, is_foreign, may_be_foreign, runs_as_group};
 pub(crate) use set_id::{clear_set_group_id, kill_set_id};
 
 use crate::error::{Error, Result};

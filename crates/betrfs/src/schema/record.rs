@@ -16,6 +16,9 @@ use crate::types::{FileType, InodeFlags};
 /// The longest target of a symbolic link.
 pub(crate) const TARGET_BYTES_MAX: usize = 4095;
 
+/// The tag of a snapshot's maker.
+const MAKER: u16 = 1;
+
 /// Properties of an inode, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flags(u32);
@@ -190,6 +193,24 @@ impl Record {
     pub fn change_rare(&mut self, change: impl FnOnce(&mut Rare)) {
         change(self.rare.get_or_insert_default());
         self.rare.take_if(|rare| **rare == Rare::default());
+    }
+
+    /// The user who has made a snapshot, if a mount has let users make snapshots.
+    pub fn maker(&self) -> Option<u32> {
+        let (_, uid) = self.rare().tail.iter().find(|(tag, _)| *tag == MAKER)?;
+        Some(u32::from_le_bytes(uid.try_into().ok()?))
+    }
+
+    /// Notes the user who makes a snapshot.
+    pub fn set_maker(&mut self, uid: Option<u32>) {
+        if uid.is_none() && self.maker().is_none() {
+            return;
+        }
+        self.change_rare(|rare| {
+            rare.tail = rare.tail.without(MAKER);
+            // Where there is no room for it, only trusted users remove the snapshot.
+            let _fits = uid.is_none_or(|uid| rare.tail.set(MAKER, &uid.to_le_bytes()));
+        });
     }
 
     /// Whether it is a directory.

@@ -10,7 +10,9 @@ use crate::contents::{acl_of, drop_capabilities, put_xattr, resize};
 use crate::error::{Error, Result};
 use crate::names::{Inode, State};
 use crate::op::{Op, OpKind};
-use crate::rules::{kill_set_id, refuse_if_immutable, refuse_if_protected, refuse_key_in_snapshot};
+use crate::rules::{
+    kill_set_id, refuse_if_immutable, refuse_if_protected, refuse_key_in_snapshot, runs_as_group,
+};
 use crate::schema::block::BLOCK;
 use crate::schema::{META, Record};
 use crate::types::{AclKind, Attr, FileType, InodeId, SetAttr, TimeSet};
@@ -118,6 +120,9 @@ impl Volume {
         }
         let old_size = state.record.size;
         self.commit_record(&op, batch, &inode, &mut state, record)?;
+        if set.uid.is_some() || set.perm.is_some() && runs_as_group(&state.record) {
+            self.note_foreign(&inode);
+        }
         if let Some(size) = set.size
             && size <= old_size
         {

@@ -25,7 +25,7 @@ use crate::rules::{
 };
 use crate::schema::block::BLOCK;
 use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, Stored, XattrValue, damaged, key};
-use crate::types::{Entry, FileType, InodeId};
+use crate::types::{Entry, FileType, InodeId, Owned};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
 
@@ -117,6 +117,7 @@ impl Volume {
         let (file_type, is_dir) = (record.file_type, record.is_dir());
         let known_dir = is_dir.then(|| Directory::new(self.names_total.clone()));
         let inode = self.keep(&op, Inode::new(ino, place, record, known_dir));
+        self.note_foreign(&dir);
         let mut state = dir.state.write();
         state.record = dir_record.into();
         let known = crate::names::Name { node: Some(inode.id), ino, file_type, oid };
@@ -149,6 +150,19 @@ impl Volume {
     /// two are not both files or both directories; [`Error::NameTooLong`] as in
     /// [`clone_inode`](Volume::clone_inode).
     pub fn clone_onto(&self, source: InodeId, target: InodeId) -> Result<()> {
+        self.fill(source, target, None)
+    }
+
+    /// Does the same for a user whose the source is as a whole; the target must be the user's too.
+    ///
+    /// # Errors
+    /// Those of `clone_onto`; [`Error::NotPermitted`] if the target belongs to somebody else; [`Error::Busy`]
+    /// if something may have come into the source that is not the user's: it is to be looked through again.
+    pub fn clone_onto_as(&self, owned: &Owned, target: InodeId) -> Result<()> {
+        self.fill(owned.node, target, Some(owned))
+    }
+
+    fn fill(&self, source: InodeId, target: InodeId, by: Option<&Owned>) -> Result<()> {
         let op = self.update(OpKind::Clone, 0)?;
         let exclusive = self.exclusive(&op, &[target, source], &[]);
         let (source, target) = (self.inode(source)?, self.inode(target)?);
@@ -157,6 +171,12 @@ impl Volume {
         }
         refuse_in_snapshot(&op, &target, &target.state.read().record)?;
         let old = target.state.read().record.clone();
+        if let Some(owned) = by {
+            self.still_owned(&exclusive, &op, &source, owned)?;
+            if old.uid != owned.uid {
+                return Err(Error::NotPermitted);
+            }
+        }
         let file_type = source.state.read().record.file_type;
         if file_type != old.file_type || !matches!(file_type, FileType::Regular | FileType::Directory) {
             return Err(Error::Invalid("the two are not both files or both directories"));
@@ -191,6 +211,7 @@ impl Volume {
         target.set_salt(&exclusive, record.salt);
         target.atime_ns.store(record.atime_ns, Relaxed);
         target.state.write().record = record.into();
+        self.note_foreign(&target);
         Ok(())
     }
 
@@ -199,6 +220,7 @@ impl Volume {
         let mut record = with_atime(source, &source.state.read());
         (record.id, record.nlink, record.snapshots) = (id, 1, 0);
         record.flags.clear(Flags::READ_ONLY);
+        record.set_maker(None);
         (record.ctime_ns, record.crtime_ns) = (now_ns, now_ns);
         if record.is_dir() && !planted::is(Bug::SaltOfCloneKept) {
             record.salt = self.platform.random_u64();

@@ -9,7 +9,9 @@ use crate::contents::{acl_of, contents_bytes, put_bytes, store_xattrs};
 use crate::error::{Error, Result};
 use crate::names::{Directory, Inode, Name, Place};
 use crate::op::OpKind;
-use crate::rules::{check_name, count_entry, new_record, refuse_if_immutable, refuse_key_in_snapshot};
+use crate::rules::{
+    check_name, count_entry, may_be_foreign, new_record, refuse_if_immutable, refuse_key_in_snapshot,
+};
 use crate::schema::{LINKS, META, Marker, Redirect, TARGET_BYTES_MAX, key};
 use crate::types::{Access, AclKind, Entry, FileType, InodeId, NewNode};
 use crate::volume::{CHANGE_BYTES, Volume};
@@ -179,7 +181,7 @@ impl Volume {
         if let Place::Snapshots { of } = parent.place()
             && new.file_type == FileType::Directory
         {
-            return self.make_snapshot(&parent, &of, name);
+            return self.make_snapshot(&parent, &of, name, None);
         }
         let op = self.update(OpKind::Create, CHANGE_BYTES + target.len() + contents.len())?;
         let _shared = self.namespace.shared();
@@ -206,6 +208,7 @@ impl Volume {
         record.size = (target.len() + contents.len()) as u64;
         let mut dir_record = state.record.clone();
         count_entry(&mut dir_record, record.is_dir(), 1, now_ns);
+        let is_foreign = may_be_foreign(&record, dir_record.uid);
 
         let name: Arc<[u8]> = Arc::from(name);
         let mut batch = Batch::with_capacity(BATCH_BYTES + target.len() + contents_bytes(&at, contents));
@@ -235,6 +238,9 @@ impl Volume {
         let file_type = record.file_type;
         let dir = record.is_dir().then(|| Directory::new(self.names_total.clone()));
         let inode = self.keep(&op, Inode::new(ino, place, record, dir));
+        if is_foreign {
+            self.note_foreign(&inode);
+        }
         let known = Name { node: Some(inode.id), ino, file_type, oid: linked };
         self.insert_name(&parent, &mut state, &name, known)?;
         Ok(inode.looked_up())

@@ -4,7 +4,7 @@ use betree::Batch;
 
 use crate::error::{Error, Result};
 use crate::op::{OpKind, is_in_snapshot};
-use crate::rules::{check_new_flags, refuse_if_immutable, refuse_if_protected};
+use crate::rules::{check_new_flags, is_beyond_users, refuse_if_immutable, refuse_if_protected};
 use crate::types::{FlagSetter, InodeFlags, InodeId, Writing};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
@@ -90,7 +90,11 @@ impl Volume {
         let mut batch = Batch::new();
         // The new record replaces one of the same length.
         batch.mark_freeing(0);
-        self.commit_record(&op, batch, &inode, &mut state, record)
+        self.commit_record(&op, batch, &inode, &mut state, record)?;
+        if is_beyond_users(&state.record) {
+            self.note_foreign(&inode);
+        }
+        Ok(())
     }
 
     /// Checks whether an object may be opened for writing; for a directory, whether its entries may only be

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::names::{Name, Place};
 use crate::op::{OpKind, refuse_in_snapshot};
 use crate::planted::{self, Bug};
-use crate::rules::{check_name, count_entry, refuse_if_immutable, refuse_if_protected};
+use crate::rules::{check_name, count_entry, may_be_foreign, refuse_if_immutable, refuse_if_protected};
 use crate::schema::{LINKS, META, Redirect, key};
 use crate::types::{Entry, InodeId};
 use crate::volume::Volume;
@@ -122,6 +122,9 @@ impl Volume {
             }
             Place::Gone | Place::Root | Place::Snapshots { .. } => return Err(Error::NotFound),
         };
+        if may_be_foreign(&record, dir_record.uid) {
+            self.note_foreign(&dir);
+        }
         state.record = dir_record.into();
         let known =
             Name { node: Some(inode.id), ino: inode.ino, file_type: record.file_type, oid: Some(oid) };

@@ -36,6 +36,7 @@ mod late_opens;
 mod link;
 mod lookup;
 mod open_files;
+mod ownership;
 mod read;
 mod readdir;
 mod relocate;
@@ -69,6 +70,7 @@ use crate::schema::{DATA, DICTS, META, Marker, Record, Stored, VolumeRecord, dam
 use crate::types::{AccessTimes, FileType, FormatOptions, InodeId, OpenOptions, StatFs};
 use find_inode::NumberMap;
 use id_allocator::IdAllocator;
+use ownership::ForeignEvents;
 
 pub use check::{Mended, Mending, Problem, Repair, Report, Scrubbed, problem_codes};
 
@@ -122,6 +124,7 @@ pub struct Volume {
     access_times: AccessTimes,
     listings_count: bool,
     accessed: AccessQueue,
+    foreign: ForeignEvents,
 }
 
 impl Volume {
@@ -291,6 +294,7 @@ impl Volume {
             access_times: options.access_times,
             listings_count: options.listings_count,
             accessed: AccessQueue::default(),
+            foreign: ForeignEvents::default(),
         })
     }
 

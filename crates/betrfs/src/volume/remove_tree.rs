@@ -19,7 +19,7 @@ use crate::op::{Op, OpKind};
 use crate::rules::refuse_if_protected;
 use crate::schema::block::BLOCK;
 use crate::schema::{DATA, LINKS, META, Marker, Record, damaged, key};
-use crate::types::{FileType, InodeId, SnapshotsBelow};
+use crate::types::{FileType, InodeId, Owned, SnapshotsBelow};
 use crate::volume::Volume;
 use crate::volume::removed_inodes::CutOff;
 use crate::volume::unlink::Dropped;
@@ -89,10 +89,26 @@ impl Volume {
     /// [`Error::Protected`] by the directory's own flags (those below it are not checked);
     /// [`Error::HeldBySnapshots`] if it or a directory below it has snapshots and they are to hold it.
     pub fn remove_below(&self, node: InodeId, snapshots: SnapshotsBelow) -> Result<Vec<InodeId>> {
+        self.empty(node, snapshots, None)
+    }
+
+    /// Does the same, with [`SnapshotsBelow::Hold`], for a user whose the directory is as a whole.
+    ///
+    /// # Errors
+    /// Those of `remove_below`; [`Error::Busy`] if something may have come into the directory that is not the
+    /// user's: it is to be looked through again.
+    pub fn remove_below_as(&self, owned: &Owned) -> Result<Vec<InodeId>> {
+        self.empty(owned.node, SnapshotsBelow::Hold, Some(owned))
+    }
+
+    fn empty(&self, node: InodeId, snapshots: SnapshotsBelow, by: Option<&Owned>) -> Result<Vec<InodeId>> {
         let op = self.update(OpKind::RemoveTree, 0)?;
         self.strike_closed(node);
         let exclusive = self.exclusive(&op, &[node], &[]);
         let dir = self.live_dir(&exclusive, &op, node)?;
+        if let Some(owned) = by {
+            self.still_owned(&exclusive, &op, &dir, owned)?;
+        }
         refuse_if_protected(&dir.state.read().record)?;
         let path = op.dir_path(&dir)?;
         let has_snapshots = op.scan(META, key::snapshots(&path.bytes)).next()?.is_some();

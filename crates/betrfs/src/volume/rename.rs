@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::names::{Exclusive, Inode, Name, Place};
 use crate::op::{Op, OpKind};
 use crate::planted::{self, Bug};
-use crate::rules::{check_name, count_entry, refuse_if_immutable, refuse_if_protected};
+use crate::rules::{check_name, count_entry, may_be_foreign, refuse_if_immutable, refuse_if_protected};
 use crate::schema::{META, Record, key};
 use crate::types::{FileType, InodeId, RenameFlags};
 use crate::volume::Volume;
@@ -195,6 +195,10 @@ impl Volume {
         }
         self.install_moved(exclusive, [moving]);
         self.install(from, to, parents);
+        self.note_moved(source, from.dir, to.dir);
+        if whiteout.is_some() {
+            self.note_foreign(from.dir);
+        }
         self.insert_name_at(to, known)?;
         match whiteout {
             Some(whiteout) => self.insert_name_at(from, whiteout)?,
@@ -249,8 +253,19 @@ impl Volume {
         let (known_there, known_back) = (there.name(), back.name());
         self.install_moved(exclusive, [there, back]);
         self.install(from, to, parents);
+        self.note_moved(one, from.dir, to.dir);
+        self.note_moved(other, to.dir, from.dir);
         self.insert_name_at(to, known_there)?;
         self.insert_name_at(from, known_back)
+    }
+
+    /// Notes what may have come to another directory with an entry that the directory's owner could not make.
+    fn note_moved(&self, inode: &Inode, from: &Arc<Inode>, to: &Arc<Inode>) {
+        let record = &inode.state.read().record;
+        let may_bring = || record.is_dir() || may_be_foreign(record, to.state.read().record.uid);
+        if !Arc::ptr_eq(from, to) && may_bring() {
+            self.note_foreign(to);
+        }
     }
 
     /// Adds the device that marks the removed entry of a lower layer.

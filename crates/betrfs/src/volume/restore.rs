@@ -107,6 +107,7 @@ impl Volume {
         dir.set_salt(&exclusive, record.salt);
         dir.atime_ns.store(record.atime_ns, Relaxed);
         dir.state.write().record = record.into();
+        self.note_foreign(&dir);
         let cut_off = self.cut_off(&exclusive, &dir);
         let keep_as: Arc<[u8]> = Arc::from(keep_as);
         let place = Place::named(&snapshots, keep_as.clone());

@@ -15,9 +15,9 @@ use crate::contents::{acl_of, delete_data};
 use crate::error::{Error, Result};
 use crate::names::{Directory, InNamespace, Inode, Name, Place, ino_of};
 use crate::op::{Op, OpKind, is_in_snapshot};
-use crate::rules::with_snapshot_counted;
+use crate::rules::{check_name, with_snapshot_counted};
 use crate::schema::{Flags, META, Record, Stored, Xattr, XattrValue, damaged, key};
-use crate::types::{AclKind, Entry, FileType, Held, InodeId, SNAPSHOTS_NAME};
+use crate::types::{AclKind, Entry, FileType, Held, InodeId, Owned, SNAPSHOTS_NAME};
 use crate::volume::Volume;
 use crate::volume::clone::Copy;
 use crate::volume::remove_tree::Emptied;
@@ -114,15 +114,57 @@ impl Volume {
         Ok(self.keep(op, Inode::new(ino_of(of.ino ^ INO_BIT, 0), place, record, Some(dir))))
     }
 
+    /// Makes a snapshot, in the entry `snapshots`, of a directory that is a user's as a whole. The user may
+    /// remove it later ([`remove_snapshot_as`](Volume::remove_snapshot_as)).
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] if `snapshots` is not that directory's entry for snapshots; [`Error::Exists`];
+    /// [`Error::Busy`] if something may have come into the directory that is not the user's: it is to be
+    /// looked through again.
+    pub fn snapshot_as(&self, owned: &Owned, snapshots: InodeId, name: &[u8]) -> Result<Entry> {
+        check_name(name)?;
+        let snapshots = self.inode(snapshots)?;
+        let Place::Snapshots { of } = snapshots.place() else { return Err(Error::NotPermitted) };
+        self.make_snapshot(&snapshots, &of, name, Some(owned))
+    }
+
+    /// Removes a snapshot that this user has made by [`snapshot_as`](Volume::snapshot_as). Returns its
+    /// objects that the caller still holds.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] if somebody else has made it, or `snapshots` is no entry for snapshots;
+    /// [`Error::NotFound`].
+    pub fn remove_snapshot_as(&self, uid: u32, snapshots: InodeId, name: &[u8]) -> Result<Vec<InodeId>> {
+        check_name(name)?;
+        let snapshots = self.inode(snapshots)?;
+        let Place::Snapshots { of } = snapshots.place() else { return Err(Error::NotPermitted) };
+        self.remove_snapshot(&snapshots, &of, name, Some(uid))
+    }
+
+    /// The directory whose snapshots an object has as its entries; `None` for any other object.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn snapshots_are_of(&self, node: InodeId) -> Result<Option<InodeId>> {
+        match self.inode(node)?.place() {
+            Place::Snapshots { of } => Ok(Some(of.id)),
+            _ => Ok(None),
+        }
+    }
+
     /// Makes a snapshot of the directory `of`, whose `.betrfs-snapshots` is `snapshots`.
     pub(super) fn make_snapshot(
         &self,
         snapshots: &Arc<Inode>,
         of: &Arc<Inode>,
         name: &[u8],
+        by: Option<&Owned>,
     ) -> Result<Entry> {
         let op = self.update(OpKind::Clone, 0)?;
         let exclusive = self.exclusive(&op, &[of.id, snapshots.id], &[(snapshots.id, name)]);
+        if let Some(owned) = by {
+            self.still_owned(&exclusive, &op, of, owned)?;
+        }
         let path = op.dir_path(snapshots)?;
         let to_key = key::entry(&path.bytes, name);
         if to_key.len() > key::OWN_KEY_BYTES_MAX {
@@ -134,6 +176,7 @@ impl Volume {
         let ino = self.numbers.id(&op)?;
         let now_ns = self.platform.now_ns();
         let mut record = self.copied_record(of, ino, now_ns);
+        record.set_maker(by.map(|owned| owned.uid));
         let mut of_record = of.state.read().record.clone();
         of_record.snapshots = of_record.snapshots.saturating_add(1);
         let mut batch = Batch::new();
@@ -155,12 +198,14 @@ impl Volume {
         Ok(inode.looked_up())
     }
 
-    /// Removes a snapshot with everything in it. Returns its objects that the caller still holds.
+    /// Removes a snapshot with everything in it, `by` a user only if that one has made it. Returns its
+    /// objects that the caller still holds.
     pub(super) fn remove_snapshot(
         &self,
         snapshots: &Arc<Inode>,
         of: &Arc<Inode>,
         name: &[u8],
+        by: Option<u32>,
     ) -> Result<Vec<InodeId>> {
         let op = self.update(OpKind::RemoveTree, 0)?;
         let taken = snapshots.state.read().dir()?.get(name).and_then(|known| known.node);
@@ -172,6 +217,9 @@ impl Volume {
         let now_ns = self.platform.now_ns();
         let to_key = key::entry(&path.bytes, name);
         let mut record = inode.state.read().record.clone();
+        if by.is_some() && by != record.maker() {
+            return Err(Error::NotPermitted);
+        }
         let mut of_record = of.state.read().record.clone();
         of_record.snapshots = of_record.snapshots.saturating_sub(1);
         let mut batch = Batch::new();

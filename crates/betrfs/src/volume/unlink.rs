@@ -99,7 +99,7 @@ impl Volume {
         if let Place::Snapshots { of } = parent.place()
             && kind == OpKind::Rmdir
         {
-            return self.remove_snapshot(&parent, &of, name);
+            return self.remove_snapshot(&parent, &of, name, None);
         }
         let op = self.update(kind, 0)?;
         let shared = self.namespace.shared();

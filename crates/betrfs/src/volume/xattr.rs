@@ -8,7 +8,7 @@ use betree::Batch;
 use crate::contents::{get_xattr, position, put_xattr, take};
 use crate::error::{Error, Result};
 use crate::op::OpKind;
-use crate::rules::refuse_if_protected;
+use crate::rules::{is_for_privileged, refuse_if_protected};
 use crate::schema::{Acl, Record};
 use crate::types::{AclKind, InodeId, SetGroupId, XattrMode};
 use crate::volume::Volume;
@@ -106,7 +106,11 @@ impl Volume {
         let mut batch = Batch::new();
         put_xattr(&mut batch, &inode, &mut record, name, value)?;
         record.ctime_ns = self.platform.now_ns();
-        self.commit_record(&op, batch, &inode, &mut state, record)
+        self.commit_record(&op, batch, &inode, &mut state, record)?;
+        if is_for_privileged(name) {
+            self.note_foreign(&inode);
+        }
+        Ok(())
     }
 
     /// The names of all extended attributes.

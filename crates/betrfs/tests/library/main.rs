@@ -23,6 +23,7 @@ mod known_damage;
 mod links;
 mod listings;
 mod lost_blocks;
+mod ownership;
 mod renames;
 mod repair;
 mod restore;

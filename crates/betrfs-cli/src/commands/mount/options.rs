@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
-use betrfs_fuse::Acls;
 use betrfs_fuse::mount_point::MountFlags;
+use betrfs_fuse::{Acls, UserClones};
 
 use crate::size;
 
@@ -19,6 +19,8 @@ pub struct Options {
     pub cache_bytes: Option<u64>,
     /// `acl` and `noacl`; they have no effect on an existing mount.
     pub acls: Acls,
+    /// `user_clone_allowed`; it has no effect on an existing mount.
+    pub user_clones: UserClones,
     /// `discard`: free blocks are discarded after each checkpoint.
     pub discard: bool,
     /// `metrics=`; it has no effect on an existing mount.
@@ -48,6 +50,7 @@ impl FromStr for Options {
             flags: MountFlags::empty(),
             cache_bytes: None,
             acls: Acls::default(),
+            user_clones: UserClones::default(),
             discard: false,
             metrics: None,
             remount: false,
@@ -60,6 +63,10 @@ impl FromStr for Options {
                 options.metrics = Some(parse_metrics(address)?);
             } else if option == "discard" || option == "nodiscard" {
                 options.discard = option == "discard";
+            } else if option == "user_clone_allowed" {
+                options.user_clones = UserClones::Allowed;
+            } else if option == "nouser_clone_allowed" {
+                options.user_clones = UserClones::Refused;
             } else if option == "remount" {
                 options.remount = true;
             } else if let Some(acls) = acls(option) {
@@ -222,6 +229,11 @@ pub const DESCRIBED: &[(&str, &str)] = &[
       owner opens or searches, once, and one for each path from the root directory.",
     ),
     (
+        "user_clone_allowed, nouser_clone_allowed",
+        "Users other than root and the one who mounts may clone, take snapshots of and remove (rm-tree) what \
+      belongs to them as a whole, or may not (the default). See `betrfs clone --help` for the rule.",
+    ),
+    (
         "discard, nodiscard",
         "Free space is discarded after each checkpoint, or not (the default: `betrfs trim` does it when you say): \
          punched out of the volume's file, or told to the block device.",
@@ -233,8 +245,8 @@ pub const DESCRIBED: &[(&str, &str)] = &[
     ),
     (
         "remount",
-        "Changes the options above of a mount but for the cache, access control lists, discards and metrics; an option \
-      that is not named stays.",
+        "Changes the options above of a mount but for the cache, access control lists, users' clones, discards and \
+      metrics; an option that is not named stays.",
     ),
     ("noauto, nofail, _netdev, x-*", "For readers of /etc/fstab; without an effect here."),
     (
@@ -331,6 +343,14 @@ mod tests {
         let discard = |text: &str| text.parse::<Options>().unwrap().discard;
         assert!(discard("discard") && discard("nodiscard,ro,discard"));
         assert!(!discard("ro") && !discard("discard,nodiscard"));
+    }
+
+    #[test]
+    fn users_may_clone_only_if_the_last_word_says_so() {
+        let clones = |text: &str| text.parse::<Options>().unwrap().user_clones;
+        assert_eq!(clones("ro"), UserClones::Refused);
+        assert_eq!(clones("nouser_clone_allowed,user_clone_allowed"), UserClones::Allowed);
+        assert_eq!(clones("user_clone_allowed,nouser_clone_allowed"), UserClones::Refused);
     }
 
     #[test]

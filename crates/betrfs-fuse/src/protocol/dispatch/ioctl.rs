@@ -9,8 +9,9 @@ use crate::planted::{self, Bug};
 use crate::protocol::kernel_cache::{Pages, forget_inode};
 use crate::server::Answer;
 use crate::wire::ioctl::{
-    EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, GET_FLAGS, GET_VERSION, GET_XATTR, HELD, MAY_RESTORE, RESTORE,
-    SET_FLAGS, SET_XATTR, SOURCE, TRIM, USAGE, WRITTEN_BACK, held_bytes, of_xflags, restore_of, xflags_of,
+    EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, FOREIGN, GET_FLAGS, GET_VERSION, GET_XATTR, HELD, MAY_RESTORE,
+    PathBytes, RESTORE, SET_FLAGS, SET_XATTR, SOURCE, TRIM, USAGE, WRITTEN_BACK, held_bytes, of_xflags,
+    restore_of, xflags_of,
 };
 use crate::wire::{self, Fsxattr};
 
@@ -50,6 +51,12 @@ impl Dispatch {
             HELD => {
                 let held = held_bytes(&server.held(node, r.caller())?);
                 r.reply_done(&held)
+            }
+            FOREIGN => {
+                let mut bytes: PathBytes = [0; size_of::<PathBytes>()];
+                let path = server.foreign(node, r.caller())?;
+                bytes.iter_mut().zip(path).for_each(|(to, byte)| *to = byte);
+                r.reply_done(&bytes)
             }
             EMPTY | EMPTY_WITH_SNAPSHOTS => {
                 let with_them = ioctl.cmd == EMPTY_WITH_SNAPSHOTS;
