@@ -10,10 +10,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
+use parking_lot::RwLockWriteGuard;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
-use crate::mounted::{Mounted, betrfs, ok};
+use crate::mounted::{Mounted, alone, betrfs, ok};
+
+type Alone = RwLockWriteGuard<'static, ()>;
 
 const BYTES_MAX: usize = 128;
 
@@ -52,7 +55,12 @@ impl Handle {
         let mount = fs::File::open(mount).unwrap();
         // SAFETY: the descriptor and the handle live until then; the handle has the bytes that it says.
         let opened = unsafe {
-            libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), &raw const *self, libc::O_RDONLY)
+            libc::syscall(
+                libc::SYS_open_by_handle_at,
+                mount.as_raw_fd(),
+                &raw const *self,
+                libc::O_RDONLY | libc::O_CLOEXEC,
+            )
         };
         if opened < 0 {
             return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap());
@@ -69,14 +77,14 @@ impl Handle {
     }
 }
 
-/// Has the kernel forget what nobody uses.
-fn drop_caches() {
+/// Has the kernel forget what nobody uses, of all mounts: others' tests count the requests that follow.
+fn drop_caches(_alone: &Alone) {
     fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
 }
 
 /// Does it after dropping the kernel's caches, then after a remount.
-fn forgotten_and_remounted(mounted: &Mounted, check: impl Fn(&str)) {
-    drop_caches();
+fn forgotten_and_remounted(alone: &Alone, mounted: &Mounted, check: impl Fn(&str)) {
+    drop_caches(alone);
     check("forgotten");
     mounted.remount();
     check("remounted");
@@ -84,7 +92,9 @@ fn forgotten_and_remounted(mounted: &Mounted, check: impl Fn(&str)) {
 
 #[test]
 fn handles_of_files_and_directories_outlive_the_kernels_memory_and_the_mount() {
-    let mounted = Mounted::new();
+    let alone = alone();
+    let mounted = Mounted::beside_none(&alone);
+    mounted.mount();
     fs::create_dir_all(mounted.path("a/b/c")).unwrap();
     fs::write(mounted.path("a/b/c/file"), "text").unwrap();
     fs::write(mounted.path("linked"), "of two names").unwrap();
@@ -93,7 +103,7 @@ fn handles_of_files_and_directories_outlive_the_kernels_memory_and_the_mount() {
     let (file, linked, dir, root) = (handle("a/b/c/file"), handle("linked"), handle("a/b/c"), handle(""));
     let ino = fs::metadata(mounted.path("a/b/c")).unwrap().ino();
     fs::remove_file(mounted.path("linked")).unwrap();
-    forgotten_and_remounted(&mounted, |when| {
+    forgotten_and_remounted(&alone, &mounted, |when| {
         assert_eq!(file.read(&mounted.dir).as_deref(), Ok("text"), "{when}");
         assert_eq!(linked.read(&mounted.dir).as_deref(), Ok("of two names"), "{when}");
         let opened = root.open(&mounted.dir).unwrap();
@@ -113,7 +123,9 @@ fn handles_of_files_and_directories_outlive_the_kernels_memory_and_the_mount() {
 
 #[test]
 fn a_handle_leads_to_where_the_object_is_now() {
-    let mounted = Mounted::new();
+    let alone = alone();
+    let mounted = Mounted::beside_none(&alone);
+    mounted.mount();
     for (path, text) in [("d/e/deep", "deep"), ("d/one", "one"), ("d/two", "two"), ("over", "over")] {
         fs::create_dir_all(mounted.path(path).parent().unwrap()).unwrap();
         fs::write(mounted.path(path), text).unwrap();
@@ -129,7 +141,7 @@ fn a_handle_leads_to_where_the_object_is_now() {
     let (one, two) = (mounted.path("d/one"), mounted.path("d/two"));
     rustix::fs::renameat_with(rustix::fs::CWD, &one, rustix::fs::CWD, &two, RenameFlags::EXCHANGE).unwrap();
     fs::rename(mounted.path("d/one"), mounted.path("over")).unwrap();
-    forgotten_and_remounted(&mounted, |when| {
+    forgotten_and_remounted(&alone, &mounted, |when| {
         for (handle, path) in &handles {
             let name = Path::new(path).file_name().unwrap().to_str().unwrap();
             assert_eq!(handle.read(&mounted.dir).as_deref(), Ok(name), "{when}");
@@ -143,7 +155,9 @@ fn a_handle_leads_to_where_the_object_is_now() {
 
 #[test]
 fn the_handle_of_a_removed_object_is_stale() {
-    let mounted = Mounted::new();
+    let alone = alone();
+    let mounted = Mounted::beside_none(&alone);
+    mounted.mount();
     fs::create_dir_all(mounted.path("d/inner")).unwrap();
     for name in ["plain", "open", "d/below", "d/inner/below"] {
         fs::write(mounted.path(name), name).unwrap();
@@ -163,7 +177,7 @@ fn the_handle_of_a_removed_object_is_stale() {
     names.iter().filter(|name| !mounted.path(name).exists()).for_each(|name| {
         fs::write(mounted.path(name), "another").unwrap();
     });
-    forgotten_and_remounted(&mounted, |when| {
+    forgotten_and_remounted(&alone, &mounted, |when| {
         for (handle, path) in &handles {
             assert_eq!(handle.open(&mounted.dir).err(), Some(Errno::STALE), "{path}, {when}");
         }
@@ -172,7 +186,9 @@ fn the_handle_of_a_removed_object_is_stale() {
 
 #[test]
 fn copies_and_snapshots_have_handles_of_their_own() {
-    let mounted = Mounted::new();
+    let alone = alone();
+    let mounted = Mounted::beside_none(&alone);
+    mounted.mount();
     fs::create_dir_all(mounted.path("d/inner")).unwrap();
     fs::write(mounted.path("d/inner/file"), "old").unwrap();
     ok(&betrfs().arg("clone").args([mounted.path("d"), mounted.path("copy")]).output().unwrap());
@@ -183,7 +199,7 @@ fn copies_and_snapshots_have_handles_of_their_own() {
     fs::write(mounted.path("d/inner/file"), "new").unwrap();
     fs::write(mounted.path("copy/inner/file"), "copied").unwrap();
     fs::rename(mounted.path("copy"), mounted.path("moved")).unwrap();
-    forgotten_and_remounted(&mounted, |when| {
+    forgotten_and_remounted(&alone, &mounted, |when| {
         let read = |handle: &Handle| handle.read(&mounted.dir);
         assert_eq!(read(&original).as_deref(), Ok("new"), "{when}");
         assert_eq!(read(&copy).as_deref(), Ok("copied"), "{when}");
@@ -194,7 +210,7 @@ fn copies_and_snapshots_have_handles_of_their_own() {
     });
     // A snapshot brought back is a copy: handles of what it replaces are stale.
     ok(&betrfs().arg("rm-tree").arg("--snapshots").arg(mounted.path("d")).output().unwrap());
-    drop_caches();
+    drop_caches(&alone);
     for handle in [original, in_snapshot] {
         assert_eq!(handle.read(&mounted.dir), Err(Errno::STALE));
     }
