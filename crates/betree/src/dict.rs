@@ -33,6 +33,9 @@ pub(crate) struct Dict {
     pub structure: Mutex<()>,
     /// Nodes without references that are still to be freed. Locked after the node table.
     pub dead: Mutex<Vec<NodeId>>,
+    /// Nodes without references that a failing device kept from being freed: the next checkpoint and the next
+    /// check have them tried again. Locked alone.
+    pub unread_dead: Mutex<Vec<NodeId>>,
     /// The epochs that live views name. Locked last.
     pub named: Mutex<Named>,
     /// The yield of recent merges in leaves, noted by the threads that change leaves.
@@ -99,6 +102,7 @@ impl Dict {
             }),
             structure: Mutex::new(()),
             dead: Mutex::default(),
+            unread_dead: Mutex::default(),
             named: Mutex::default(),
             merge_yield: MergeYield::default(),
         }
@@ -112,6 +116,14 @@ impl Dict {
     /// Whether nodes are to be freed.
     pub fn has_dead(&self) -> bool {
         !self.dead.lock().is_empty()
+    }
+
+    /// Has the nodes tried again that could not be read when they were to be freed.
+    pub fn retry_unread_dead(&self) {
+        let unread = core::mem::take(&mut *self.unread_dead.lock());
+        if !unread.is_empty() {
+            self.dead.lock().extend(unread);
+        }
     }
 
     /// Drops nodes that are on the device and were not touched since the last call; interior ones only while

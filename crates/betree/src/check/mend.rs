@@ -92,6 +92,7 @@ impl Env {
         let mut dead = HashSet::<NodeId>::new();
         let mut is_lost = false;
         for dict in &self.engine.dicts {
+            dict.retry_unread_dead();
             dead.extend(dict.dead.lock().iter().copied());
             is_lost = is_lost || self.engine.tree_of(dict).is_dead_lost(seen)?;
         }

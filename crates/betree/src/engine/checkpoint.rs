@@ -124,6 +124,7 @@ impl Engine {
         match written {
             Ok(bytes) => {
                 self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+                self.dicts.iter().for_each(Dict::retry_unread_dead);
                 let health = &self.store.disk.health;
                 health.device_has_room();
                 let took_ns = captured.at_ns.zip(health.now_ns()).map(|(from, to)| to.saturating_sub(from));

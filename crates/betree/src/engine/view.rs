@@ -69,6 +69,7 @@ impl Engine {
         };
         let mut dead = Vec::new();
         for dict in &self.dicts {
+            dict.retry_unread_dead();
             dead.extend(dict.dead.lock().iter().map(|id| (dict, *id)));
         }
         (live, dead)

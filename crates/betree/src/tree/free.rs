@@ -11,7 +11,8 @@ impl Tree<'_> {
     /// half of that (§5.3.4). `false` if no node is dead.
     ///
     /// The references of an unreadable dead node are unknown. It stays in the table, with all that it names;
-    /// nothing else is lost, and the next opening tries again.
+    /// nothing else is lost. The next opening tries again; where the device failed, which may pass, the next
+    /// checkpoint does.
     ///
     /// Called with the structure lock held.
     pub fn free_one(&self) -> Result<bool> {
@@ -19,8 +20,11 @@ impl Tree<'_> {
         let leaf = self.table.lock().height(id) == Some(0);
         let found = if leaf { Ok(None) } else { self.find(id) };
         let node = match found {
-            Err(Error::Corrupt { .. } | Error::Device(_)) => {
+            Err(error @ (Error::Corrupt { .. } | Error::Device(_))) => {
                 self.dict.dead.lock().retain(|other| *other != id);
+                if let Error::Device(_) = error {
+                    self.dict.unread_dead.lock().push(id);
+                }
                 return Ok(true);
             }
             found => found?,
