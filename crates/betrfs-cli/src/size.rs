@@ -10,7 +10,12 @@ pub fn parse(text: &str) -> Result<u64, String> {
     let short = upper.strip_suffix("IB").or_else(|| upper.strip_suffix('B')).unwrap_or(&upper);
     let with_unit = UNITS.iter().find_map(|(unit, shift)| Some((short.strip_suffix(*unit)?, *shift)));
     let (digits, shift) = with_unit.unwrap_or((short, 0));
-    let count: u64 = digits.trim().parse().map_err(|_| wrong())?;
+    let digits = digits.trim();
+    // Not a sign, which the parser of numbers takes.
+    let count: u64 = match digits.as_bytes().first() {
+        Some(b'0'..=b'9') => digits.parse().map_err(|_| wrong())?,
+        _ => return Err(wrong()),
+    };
     count.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is larger than any volume can be"))
 }
 
@@ -52,7 +57,9 @@ mod tests {
 
     #[test]
     fn a_wrong_size_is_refused_with_an_example() {
-        for text in ["", "G", "8X", "-1", "1.5G", "8GG", "0x10", "99999999999999999999", "20000000T"] {
+        for text in
+            ["", "G", "8X", "-1", "+1", "+ 1G", "1.5G", "8GG", "0x10", "99999999999999999999", "20000000T"]
+        {
             assert!(parse(text).is_err(), "{text}");
         }
         assert!(parse("lots").unwrap_err().contains("8G"));
