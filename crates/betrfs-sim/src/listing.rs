@@ -30,10 +30,15 @@ impl Listing {
         self.listed.retain(|name| entries.contains(name));
     }
 
-    /// Notes that names may be listed again: after a pause in which they may have left memory, or because
-    /// they lead to other objects now.
+    /// Notes that names may be listed again: after a pause in which they may have left memory.
     pub fn may_repeat(&mut self) {
         self.listed.clear();
+    }
+
+    /// Notes that all names went and came, for other objects: they may be listed again or left out.
+    pub fn were_replaced(&mut self) {
+        self.listed.clear();
+        self.due.clear();
     }
 
     /// Takes the entries that a step has listed; none is the end.
@@ -98,5 +103,11 @@ mod tests {
         assert!(listing.take(&all, &[entry("b", 9)]).is_err(), "b is gone");
         assert_eq!(listing.take(&all, &[entry("c", 7)]), Ok(()));
         assert_eq!((listing.take(&all, &[]), listing.cookie()), (Ok(()), 0));
+        // All go and come.
+        listing.entries_are(&all);
+        assert_eq!(listing.take(&all, &[entry("a", 3)]), Ok(()));
+        listing.were_replaced();
+        assert_eq!(listing.take(&all, &[entry("a", 8)]), Ok(()));
+        assert_eq!(listing.take(&all, &[]), Ok(()));
     }
 }

@@ -140,7 +140,7 @@ impl World {
                     self.past.is_durable();
                 }
                 if matches!(op, Op::Restore { .. }) {
-                    self.listings.values_mut().for_each(Listing::may_repeat);
+                    self.listings.values_mut().for_each(Listing::were_replaced);
                 }
                 self.names_may_have_changed();
                 self.judge(op, &answer).or_else(wrong)?;

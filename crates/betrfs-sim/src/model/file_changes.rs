@@ -150,7 +150,8 @@ impl State {
         let source = self.contents(from)?;
         let data = source.part(from_offset, len as usize).to_vec();
         let or = if data.is_empty() { Vec::new() } else { self.check_write(to, Some(to_offset), &data)? };
-        // Each piece that is read is written by itself.
+        // Each piece that is read is written by itself; the time of access may come along with any.
+        self.read_by_history(from, now_ns, rules);
         let mut between = Vec::new();
         for (number, piece) in data.chunks(rules.piece_bytes as usize).enumerate() {
             if number > 0 {
@@ -159,7 +160,6 @@ impl State {
             let at = to_offset + number as u64 * rules.piece_bytes;
             between.extend(self.write_pieces(to, at, piece, now_ns, rules));
         }
-        self.read_by_history(from, now_ns, rules);
         Ok(Done { between, or, written: data.len() as u64 })
     }
 

@@ -97,9 +97,15 @@ impl State {
         let (above, _) = to.split().ok_or(Refusal::Unsaid)?;
         self.resolve(&above)?;
         refuse_if(object.is_dir(), Why::IsADirectory)?;
-        refuse_if(object.is_frozen, Why::InSnapshot)?;
+        let no_longer_in_snapshot = self.check_frozen(id)?;
         let (dir, name) = self.place(to)?;
-        refuse_if(self.entry(dir, name).is_some(), Why::Exists)?;
+        let exists = self.entry(dir, name).is_some();
+        if !no_longer_in_snapshot.is_empty() {
+            // Of a removed snapshot: it gets no name again, for one reason or another.
+            let other = if exists { Why::Exists } else { Why::NotFound };
+            return Err(Refusal::With([no_longer_in_snapshot, vec![other]].concat()));
+        }
+        refuse_if(exists, Why::Exists)?;
         refuse_if(self.object(dir).is_immutable() || is_protected, Why::Protected)?;
         let file = self.change(id);
         (file.names, file.ctime_ns, file.standing) = (file.names + 1, now_ns, Standing::Named);
