@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::mounted::{Mounted, betrfs, ended_with, ok, refused};
+use crate::program::program_beside;
 use crate::schemas::valid;
 
 const UUID: &str = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
@@ -93,9 +94,7 @@ fn other_users_are_told_who_may() {
     let mounted = Mounted::of_size("64M");
     mounted.mount();
     fs::set_permissions(mounted.volume.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
-    // The program may be in a home directory.
-    let program = mounted.volume.with_file_name("betrfs");
-    fs::copy(env!("CARGO_BIN_EXE_betrfs"), &program).unwrap();
+    let program = program_beside(&mounted);
     let as_nobody =
         |arguments: &[&OsStr]| Command::new(&program).args(arguments).uid(65_534).output().unwrap();
     for command in ["label", "uuid", "trim", "df", "info", "usage", "resize"] {

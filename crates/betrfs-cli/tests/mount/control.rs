@@ -10,6 +10,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Gid, Signal, Uid};
 
 use crate::mounted::{Mounted, betrfs, ok, refused, wait_for_end};
+use crate::program::program_beside;
 
 /// A user without rights.
 const NOBODY: u32 = 65_534;
@@ -127,9 +128,7 @@ fn other_users_are_neither_believed_nor_in_the_way() {
 #[test]
 fn other_users_than_root_and_the_owner_get_no_answer() {
     let mounted = Mounted::new();
-    // A copy of the binary in a place that other users can reach.
-    let copy = std::env::temp_dir().join(format!("betrfs-{}", std::process::id()));
-    fs::copy(env!("CARGO_BIN_EXE_betrfs"), &copy).unwrap();
+    let copy = program_beside(&mounted);
     fs::set_permissions(mounted.dir.parent().unwrap(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .unwrap();
     let as_nobody = |arguments: &[&str]| -> Output {
@@ -138,7 +137,6 @@ fn other_users_than_root_and_the_owner_get_no_answer() {
         command.arg(&copy).args(arguments).arg(&mounted.dir).output().unwrap()
     };
     let outputs = [as_nobody(&["stats"]), as_nobody(&["umount"])];
-    fs::remove_file(&copy).unwrap();
     for output in outputs {
         refused(&output, &["only root and the user who mounted the volume"]);
     }

@@ -30,6 +30,7 @@ mod metrics;
 mod mkfs;
 mod mounted;
 mod names;
+mod program;
 mod racing_users;
 mod read_only;
 mod request_costs;

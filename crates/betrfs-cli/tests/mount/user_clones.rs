@@ -10,13 +10,14 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::attributes::open_to_all;
 use crate::mounted::{Mounted, betrfs, ok, refused};
+use crate::program::program_beside;
 
 const ADA: u32 = 5001;
 const BOB: u32 = 5002;
 
 /// Runs the command as a user of this number, in a group of the same number and no other.
-fn as_user(uid: u32, arguments: &[&str], paths: &[&Path]) -> Output {
-    betrfs().args(arguments).args(paths).uid(uid).gid(uid).output().unwrap()
+fn as_user(mounted: &Mounted, uid: u32, arguments: &[&str], paths: &[&Path]) -> Output {
+    Command::new(program_beside(mounted)).args(arguments).args(paths).uid(uid).gid(uid).output().unwrap()
 }
 
 fn sh(script: &str, dir: &Path) {
@@ -71,22 +72,22 @@ fn users_clone_snapshot_and_remove_what_is_theirs_as_a_whole_and_nothing_else() 
         sh(make, &tree);
         let foreign =
             format!("{} is not theirs", tree.join(named).display().to_string().trim_end_matches('/'));
-        refused(&as_user(ADA, &["clone"], &[&tree, &copy]), &[&foreign]);
+        refused(&as_user(&mounted, ADA, &["clone"], &[&tree, &copy]), &[&foreign]);
         if named.is_empty() {
-            refused(&as_user(ADA, &["snapshot", "create"], &[&tree, Path::new("s")]), &[]);
+            refused(&as_user(&mounted, ADA, &["snapshot", "create"], &[&tree, Path::new("s")]), &[]);
         } else {
-            refused(&as_user(ADA, &["snapshot", "create"], &[&tree, Path::new("s")]), &[&foreign]);
+            refused(&as_user(&mounted, ADA, &["snapshot", "create"], &[&tree, Path::new("s")]), &[&foreign]);
         }
-        refused(&as_user(ADA, &["rm-tree"], &[&tree]), &[]);
+        refused(&as_user(&mounted, ADA, &["rm-tree"], &[&tree]), &[]);
         assert!(!copy.exists() && tree.join("a/b/file").exists(), "{make}");
         sh(take_back, &tree);
     }
     // No user treats another's tree as one.
-    refused(&as_user(BOB, &["clone"], &[&tree, &copy]), &["tree is not theirs"]);
+    refused(&as_user(&mounted, BOB, &["clone"], &[&tree, &copy]), &["tree is not theirs"]);
     // What only its owner could do is the owner's.
     sh("cp /bin/true $1/x; chown 5001:5001 $1/x; chmod 6755 $1/x", &tree);
     sh("setfacl -m u:5002:rwx $1/a; chmod 2775 $1/a/b; chmod 0 $1/a/b/file", &tree);
-    ok(&as_user(ADA, &["clone"], &[&tree, &copy]));
+    ok(&as_user(&mounted, ADA, &["clone"], &[&tree, &copy]));
     let (from, to) = (fs::metadata(tree.join("x")).unwrap(), fs::metadata(copy.join("x")).unwrap());
     assert_eq!((to.mode(), to.uid(), to.gid()), (from.mode(), ADA, ADA));
     assert_eq!(fs::metadata(copy.join("link")).unwrap().nlink(), 2);
@@ -94,11 +95,14 @@ fn users_clone_snapshot_and_remove_what_is_theirs_as_a_whole_and_nothing_else() 
     let file = mounted.path("file");
     fs::write(&file, b"of ada").unwrap();
     chown(&file, Some(ADA), Some(ADA)).unwrap();
-    ok(&as_user(ADA, &["clone"], &[&file, &mounted.path("of-ada")]));
-    refused(&as_user(BOB, &["clone"], &[&file, &mounted.path("of-bob")]), &["file is not theirs"]);
+    ok(&as_user(&mounted, ADA, &["clone"], &[&file, &mounted.path("of-ada")]));
+    refused(&as_user(&mounted, BOB, &["clone"], &[&file, &mounted.path("of-bob")]), &["file is not theirs"]);
     // Not into a place where she cannot write.
     sh("mkdir -m 755 $1/closed", &mounted.dir);
-    refused(&as_user(ADA, &["clone"], &[&tree, &mounted.path("closed/copy")]), &["Permission denied"]);
+    refused(
+        &as_user(&mounted, ADA, &["clone"], &[&tree, &mounted.path("closed/copy")]),
+        &["Permission denied"],
+    );
     let entries = fs::read_dir(&mounted.dir).unwrap();
     assert!(
         entries
@@ -107,25 +111,25 @@ fn users_clone_snapshot_and_remove_what_is_theirs_as_a_whole_and_nothing_else() 
     );
 
     // She removes the snapshots that she has made.
-    ok(&as_user(ADA, &["snapshot", "create"], &[&tree, Path::new("own")]));
+    ok(&as_user(&mounted, ADA, &["snapshot", "create"], &[&tree, Path::new("own")]));
     ok(&betrfs().args(["snapshot", "create"]).arg(&tree).arg("roots").output().unwrap());
-    refused(&as_user(ADA, &["snapshot", "delete"], &[&tree, Path::new("roots")]), &["only root"]);
-    refused(&as_user(ADA, &["snapshot", "restore"], &[&tree, Path::new("own")]), &["only root"]);
-    refused(&as_user(ADA, &["rm-tree", "--snapshots"], &[&tree]), &["only root"]);
-    refused(&as_user(ADA, &["rm-tree"], &[&tree]), &["2 snapshots hold it"]);
-    ok(&as_user(ADA, &["snapshot", "delete"], &[&tree, Path::new("own")]));
+    refused(&as_user(&mounted, ADA, &["snapshot", "delete"], &[&tree, Path::new("roots")]), &["only root"]);
+    refused(&as_user(&mounted, ADA, &["snapshot", "restore"], &[&tree, Path::new("own")]), &["only root"]);
+    refused(&as_user(&mounted, ADA, &["rm-tree", "--snapshots"], &[&tree]), &["only root"]);
+    refused(&as_user(&mounted, ADA, &["rm-tree"], &[&tree]), &["2 snapshots hold it"]);
+    ok(&as_user(&mounted, ADA, &["snapshot", "delete"], &[&tree, Path::new("own")]));
     ok(&betrfs().args(["snapshot", "delete"]).arg(&tree).arg("roots").output().unwrap());
-    refused(&as_user(BOB, &["rm-tree"], &[&tree]), &[]);
+    refused(&as_user(&mounted, BOB, &["rm-tree"], &[&tree]), &[]);
     rustix::mount::mount("none", tree.join("a"), "tmpfs", MountFlags::empty(), None).unwrap();
-    refused(&as_user(ADA, &["rm-tree"], &[&tree]), &["mounted"]);
+    refused(&as_user(&mounted, ADA, &["rm-tree"], &[&tree]), &["mounted"]);
     // The server refuses it too, with EBUSY, whatever program asks to have the directory emptied.
     let empty = "import fcntl, os, sys\ntry: fcntl.ioctl(os.open(sys.argv[1], 0), 0x4203)\nexcept OSError as e: sys.exit(e.errno)";
     let mut python = Command::new("python3");
     let emptied = python.args(["-c", empty]).arg(&tree).uid(ADA).gid(ADA).status().unwrap();
     assert_eq!(emptied.code(), Some(16));
     rustix::mount::unmount(tree.join("a"), UnmountFlags::empty()).unwrap();
-    ok(&as_user(ADA, &["rm-tree"], &[&tree]));
-    ok(&as_user(ADA, &["rm-tree"], &[&copy]));
+    ok(&as_user(&mounted, ADA, &["rm-tree"], &[&tree]));
+    ok(&as_user(&mounted, ADA, &["rm-tree"], &[&copy]));
     assert!(!tree.exists() && !copy.exists());
     mounted.umount();
     ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
@@ -136,9 +140,9 @@ fn without_the_option_users_may_not() {
     let mounted = mounted("nouser_clone_allowed");
     let tree = mounted.path("tree");
     tree_of(ADA, &tree);
-    refused(&as_user(ADA, &["clone"], &[&tree, &mounted.path("copy")]), &["only root"]);
-    refused(&as_user(ADA, &["snapshot", "create"], &[&tree, Path::new("s")]), &["only root"]);
-    refused(&as_user(ADA, &["rm-tree"], &[&tree]), &["only root"]);
+    refused(&as_user(&mounted, ADA, &["clone"], &[&tree, &mounted.path("copy")]), &["only root"]);
+    refused(&as_user(&mounted, ADA, &["snapshot", "create"], &[&tree, Path::new("s")]), &["only root"]);
+    refused(&as_user(&mounted, ADA, &["rm-tree"], &[&tree]), &["only root"]);
     assert!(tree.join("a/b/file").exists());
 }
 
@@ -150,6 +154,7 @@ fn a_clone_by_a_user_reads_the_records_in_one_scan() {
     fs::create_dir(&tree).unwrap();
     (0..500).for_each(|number| fs::write(tree.join(format!("f{number}")), b"x").unwrap());
     sh("chown -R 5001:5001 $1", &tree);
-    let queries = mounted.tree_queries_of(|| ok(&as_user(ADA, &["clone"], &[&tree, &mounted.path("copy")])));
+    let queries =
+        mounted.tree_queries_of(|| ok(&as_user(&mounted, ADA, &["clone"], &[&tree, &mounted.path("copy")])));
     assert!(queries <= 30, "{queries}");
 }
