@@ -172,34 +172,18 @@ fn unlink_and_rmdir_distinguish_files_and_directories() {
 fn a_deep_tree_is_reached_step_by_step() {
     let mounted = Mounted::new();
     let name = "d".repeat(200);
-    let mut at = rustix::fs::open(
-        &mounted.dir,
-        rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-    .unwrap();
+    let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+    let mut at = rustix::fs::open(&mounted.dir, flags, Mode::empty()).unwrap();
     // Longer than PATH_MAX, within the limit of a key.
     for _ in 0..100 {
         rustix::fs::mkdirat(&at, &name, Mode::RWXU).unwrap();
-        at = rustix::fs::openat(
-            &at,
-            &name,
-            rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .unwrap();
+        at = rustix::fs::openat(&at, &name, flags, Mode::empty()).unwrap();
     }
     // Far beyond it.
     let refused = (0..400).find_map(|_| {
         let made = rustix::fs::mkdirat(&at, &name, Mode::RWXU);
         if made.is_ok() {
-            at = rustix::fs::openat(
-                &at,
-                &name,
-                rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
-                Mode::empty(),
-            )
-            .unwrap();
+            at = rustix::fs::openat(&at, &name, flags, Mode::empty()).unwrap();
         }
         made.err()
     });

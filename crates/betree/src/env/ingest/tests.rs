@@ -102,6 +102,15 @@ impl Device for Slow {
     }
 }
 
+/// Ends the threads of an environment, also where a test fails: the scope waits for them.
+struct Stop<'e>(&'e Env);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
 #[test]
 fn beside_writing_threads_three_leaves_are_in_memory_and_each_is_written_once() {
     let device = MemDevice::new(4096);
@@ -109,6 +118,7 @@ fn beside_writing_threads_three_leaves_are_in_memory_and_each_is_written_once() 
     let options = Options::new(256 << 10, Arc::new(Replace));
     let env = Arc::new(Env::open(Arc::new(Slow(device)), options).unwrap());
     std::thread::scope(|scope| {
+        let _stop = Stop(&env);
         (0..2).for_each(|_| drop(scope.spawn(|| env.run_writeback())));
         // The threads count from their first look for work on.
         while !env.engine.store.writeback.is_served() {
@@ -131,7 +141,6 @@ fn beside_writing_threads_three_leaves_are_in_memory_and_each_is_written_once() 
         env.put_while_others_wait(D, &built).unwrap();
         drop(built);
         assert_eq!(count(&env), 3000);
-        env.stop();
     });
     env.close().unwrap();
 }
