@@ -9,11 +9,12 @@
 //! volume: so a connection begins with a word of the server that says whether its mount is over. It carries
 //! one request, a line. `status` is answered with JSON; `ping` with a word; `farewell` with a word at once,
 //! and with the outcome when the volume is closed and released; `check` and `scrub` with lines while it is
-//! read; `backup` with the volume's blocks; `order` with the outcome of a change.
+//! read; `backup` with the volume's blocks; `layout` with JSON; `order` with the outcome of a change.
 
 mod backup;
 mod check;
 mod client;
+mod layout;
 mod order;
 mod pace;
 mod probe;
@@ -49,6 +50,8 @@ const CHECK: &str = "check\n";
 /// With the rate and where to begin behind it.
 const SCRUB: &str = "scrub ";
 const BACKUP: &str = "backup\n";
+/// With the number of cells behind it.
+const LAYOUT: &str = "layout ";
 /// Begins an order; JSON follows.
 const ORDER: &str = "order ";
 const PING: &str = "ping\n";

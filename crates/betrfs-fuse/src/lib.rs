@@ -16,6 +16,7 @@ mod errno;
 mod inherited;
 mod ioctl;
 mod latency;
+mod layout;
 mod loop_device;
 mod metrics_page;
 mod metrics_server;
@@ -45,11 +46,12 @@ pub use ioctl::{
     usage, write_back,
 };
 pub use latency::Latency;
+pub use layout::{Content, Layout, Room};
 pub use metrics_page::metrics_page;
 pub use mount::{Mount, MountError, MountOptions, open_device, open_device_for_reading};
 pub use mount_info::{FS_TYPES, MountEntry};
 pub use protocol::abort_on_stray_panics;
 pub use server::{Acls, Answer, Caller, Server, Tasks, UserClones};
-pub use status::{Identity, OperationCount, Room, Status, VolumeState};
+pub use status::{Identity, OperationCount, Status, VolumeState};
 pub use transport::Transport;
 pub use wire::Opcode;

@@ -15,6 +15,7 @@ use betrfs::{AccessTimes, OpenMode, OpenOptions, Report, Scrubbed, Volume};
 
 use crate::closing::Closing;
 use crate::control::{BackupPart, Control, Order, Served};
+use crate::layout::Layout;
 use crate::loop_device;
 use crate::metrics_page::metrics_page;
 use crate::metrics_server::MetricsServer;
@@ -403,6 +404,10 @@ impl<F: Fn() -> bool + Send + Sync> Served for Asked<F> {
 
     fn backup(&self, take: &mut dyn FnMut(BackupPart<'_>) -> ControlFlow<()>) -> betrfs::Result<()> {
         self.server.backup(take)
+    }
+
+    fn layout(&self, cells_max: u32) -> betrfs::Result<Layout> {
+        self.server.layout(cells_max)
     }
 
     fn carry_out(&self, order: &Order) -> betrfs::Result<u64> {

@@ -12,6 +12,7 @@ use crate::check_report::ScrubStatus;
 use crate::control::{Line, Unheard};
 use crate::counters::{Counters, DataBytes, RequestCount};
 use crate::latency::Latency;
+use crate::layout::Room;
 use crate::mount_info::MountEntry;
 
 /// The identity of a mount. Bytes of paths that are not UTF-8 become replacement characters.
@@ -65,44 +66,6 @@ impl From<State> for VolumeState {
         };
         let since = trouble.as_ref().map(|trouble| trouble.since_ns / 1_000_000_000);
         VolumeState { is: is.to_owned(), why: trouble.map(|trouble| trouble.why), since }
-    }
-}
-
-/// The room on a volume, in bytes, as [`SpaceStats`](betree::SpaceStats) has it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Room {
-    /// The log.
-    pub log_bytes: u64,
-    /// All but log and superblocks.
-    pub total_bytes: u64,
-    /// Neither used nor owed to changes in memory.
-    pub unused_bytes: u64,
-    /// The part of it that a writer can get: the rest is the reserve for deletes.
-    pub available_bytes: u64,
-    /// The whole volume.
-    #[serde(default)]
-    pub volume_bytes: u64,
-    /// The size up to which it grows by itself; `None` if it does not.
-    #[serde(default)]
-    pub grow_to_bytes: Option<u64>,
-}
-
-impl Room {
-    fn of(volume: &Volume) -> Room {
-        let space = volume.env().space();
-        Room {
-            log_bytes: volume.env().geometry().log_bytes,
-            total_bytes: space.total_bytes,
-            unused_bytes: space.unused_bytes,
-            available_bytes: space.free_bytes,
-            volume_bytes: volume.env().volume_bytes(),
-            grow_to_bytes: Some(volume.env().growth_limit_bytes()).filter(|limit| *limit > 0),
-        }
-    }
-
-    /// What is used, or owed to changes in memory.
-    pub fn used_bytes(&self) -> u64 {
-        self.total_bytes.saturating_sub(self.unused_bytes)
     }
 }
 

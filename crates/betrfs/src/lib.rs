@@ -52,7 +52,7 @@ mod volume;
 
 pub use betree::{Identity, Usage, Uuid, UuidError};
 pub use error::{Error, Result};
-pub use schema::Acl;
+pub use schema::{Acl, DATA};
 pub use types::{
     Access, AccessTimes, AclKind, Attr, DirEntry, Entry, FallocateMode, FileType, FlagSetter, FormatOptions,
     Held, InodeFlags, InodeId, NewNode, Objects, OpenMode, OpenOptions, Owned, RenameFlags, Restored,

@@ -64,7 +64,7 @@ impl View {
         View::of(self.env.clone(), self.env.engine.begin_later(&self.live))
     }
 
-    pub(super) fn env(&self) -> &Arc<Env> {
+    pub(crate) fn env(&self) -> &Arc<Env> {
         &self.env
     }
 

@@ -12,6 +12,7 @@ pub mod info;
 pub mod install_helpers;
 pub mod kv;
 pub mod label;
+pub mod layout;
 pub mod list;
 pub mod manual;
 pub mod mkfs;

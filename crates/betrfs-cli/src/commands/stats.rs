@@ -72,7 +72,8 @@ pub fn found_at(dir: &Path) -> Result<FoundMount, Failure> {
     found.filter(|found| found.entry().is_betrfs()).ok_or_else(|| not_mounted(dir))
 }
 
-fn not_mounted(dir: &Path) -> Failure {
+/// The failure for a directory on which no BetrFS volume is mounted.
+pub fn not_mounted(dir: &Path) -> Failure {
     Failure::new(format!(
         "no BetrFS volume is mounted on {}: `findmnt -t {}` lists all mounts",
         dir.display(),

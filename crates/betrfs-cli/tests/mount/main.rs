@@ -16,6 +16,7 @@ mod commands;
 mod contents;
 mod control;
 mod copies_under_change;
+mod df;
 mod direct;
 mod directories;
 mod durable_writes;

@@ -55,11 +55,11 @@ pub(super) fn in_thread(
     name: &'static str,
     work: impl FnOnce(&mut UnixStream, Taken) -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {
-    let (turn, busy) = (turn.clone(), format!("failed {busy}\n"));
+    let (turn, busy) = (turn.clone(), busy.to_owned());
     thread::Builder::new().name(name.into()).spawn(move || {
         let Some(taken) = turn.take_soon() else {
             // A client that does not hear it has gone.
-            let _ = write_until(&mut stream, busy.as_bytes(), Instant::now() + PATIENCE);
+            let _ = Telling::new(&mut stream).refuse(&busy);
             return;
         };
         if let Err(error) = give_way() {
@@ -94,6 +94,11 @@ impl Telling<'_> {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         }
+    }
+
+    /// Tells why there is no result.
+    pub fn refuse(self, why: &str) -> io::Result<()> {
+        write_until(self.stream, format!("failed {why}\n").as_bytes(), Instant::now() + PATIENCE)
     }
 
     /// Tells the result.

@@ -20,8 +20,11 @@ use rustix::net::sockopt::socket_peercred;
 use super::backup::{self, BackupPart};
 use super::timed::{Timed, write_until};
 use super::turn::Turn;
-use super::{BACKUP, CHECK, CLEAN, FAREWELL, HEARD, LIVE, LOOK_EVERY, ORDER, OVER, PING, SCRUB, STATUS};
-use super::{Order, check, name_of, order, scrub};
+use super::{
+    BACKUP, CHECK, CLEAN, FAREWELL, HEARD, LAYOUT, LIVE, LOOK_EVERY, ORDER, OVER, PING, SCRUB, STATUS,
+};
+use super::{Order, check, layout, name_of, order, scrub};
+use crate::layout::Layout;
 
 /// How long a server waits for a client's request, and for the client to read the answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -61,6 +64,12 @@ pub trait Served: Send + Sync {
     /// The volume's.
     fn backup(&self, take: &mut dyn FnMut(BackupPart<'_>) -> ControlFlow<()>) -> betrfs::Result<()>;
 
+    /// What lies where on the volume, in at most `cells_max` cells: [`Layout::of`].
+    ///
+    /// # Errors
+    /// The volume's.
+    fn layout(&self, cells_max: u32) -> betrfs::Result<Layout>;
+
     /// Changes the volume; returns the number for the answer, 0 if there is none to tell.
     ///
     /// # Errors
@@ -74,6 +83,7 @@ struct Turns {
     check: Turn,
     scrub: Turn,
     backup: Turn,
+    layout: Turn,
     order: Turn,
 }
 
@@ -157,6 +167,9 @@ fn answer(
     let request = request(&stream)?;
     if let Some(words) = request.strip_prefix(SCRUB) {
         return scrub::answer(stream, words, served, &turns.scrub);
+    }
+    if let Some(words) = request.strip_prefix(LAYOUT) {
+        return layout::answer(stream, words, served, &turns.layout);
     }
     if let Some(text) = request.strip_prefix(ORDER) {
         return order::answer(stream, text, served, &turns.order);

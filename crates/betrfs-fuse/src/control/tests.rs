@@ -10,6 +10,7 @@ use rustix::process::Uid;
 use super::server::{WAITING_MAX, request};
 use super::sockets::{connect, may_serve, sockets};
 use super::*;
+use crate::layout::Layout;
 use crate::mount_info::MountEntry;
 
 /// A mount with a device number that no real mount has; each test has its own.
@@ -76,6 +77,14 @@ impl Served for Asked {
         if taken.is_break() { Err(betree::Error::Interrupted.into()) } else { Ok(()) }
     }
 
+    /// As many empty cells as are asked for; 0 are refused.
+    fn layout(&self, cells_max: u32) -> betrfs::Result<Layout> {
+        match cells_max {
+            0 => Err(betree::Error::Interrupted.into()),
+            _ => Ok(Layout { cells: vec![Vec::new(); cells_max as usize], ..Layout::default() }),
+        }
+    }
+
     /// Answers with the length of a label, and refuses a trim.
     fn carry_out(&self, order: &Order) -> betrfs::Result<u64> {
         match order {
@@ -104,6 +113,23 @@ fn orders_are_carried_out_or_refused_with_a_sentence() {
     // What is no order is not answered.
     let mut line = Line::open(&mount).unwrap();
     line.ask("order {}\n").unwrap();
+    assert!(matches!(line.status(), Err(Unheard::Refused)));
+}
+
+#[test]
+fn a_layout_comes_whole_or_is_refused_with_a_sentence() {
+    let mount = mount_of(78);
+    let _control = listen(&mount);
+    // Beyond some megabytes of cells, it comes in fewer.
+    for (wanted, told) in [(1, 1), (4096, 4096), (u32::MAX, 65_536)] {
+        let layout = Line::open(&mount).unwrap().layout(&mount, wanted).unwrap();
+        assert_eq!(layout.cells.len(), told);
+    }
+    let refused = Line::open(&mount).unwrap().layout(&mount, 0).unwrap_err().to_string();
+    assert_eq!(refused, betree::Error::Interrupted.to_string());
+    // What is no number is not answered.
+    let mut line = Line::open(&mount).unwrap();
+    line.ask("layout all\n").unwrap();
     assert!(matches!(line.status(), Err(Unheard::Refused)));
 }
 

@@ -34,6 +34,7 @@ use crate::closing::Closing;
 use crate::control::{BackupPart, Order};
 use crate::counters::Counters;
 use crate::errno::{errno, is_alarming, is_of_read_only};
+use crate::layout::Layout;
 use crate::status::{Identity, Status};
 
 /// The answer to a request.
@@ -198,6 +199,17 @@ impl Server {
             Order::Resize(size) => return Ok(env.grow((*size).into())?),
         }
         Ok(0)
+    }
+
+    /// What lies where on the volume, in at most `cells_max` cells.
+    ///
+    /// # Errors
+    /// The volume's; [`betree::Error::Interrupted`] when the volume is closed.
+    pub fn layout(&self, cells_max: u32) -> betrfs::Result<Layout> {
+        Layout::of(&self.volume, cells_max, &mut || match self.is_closing() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })
     }
 
     /// The status that `betrfs stats` shows.

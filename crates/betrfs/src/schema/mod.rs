@@ -24,7 +24,7 @@ use crate::error::Error;
 /// Path key → inode record or redirect.
 pub(crate) const META: DictId = DictId(0);
 /// Path key and block number → block; path key and name → large extended attribute.
-pub(crate) const DATA: DictId = DictId(1);
+pub const DATA: DictId = DictId(1);
 /// Path key of each name of a linked file → its object id.
 pub(crate) const LINKS: DictId = DictId(2);
 

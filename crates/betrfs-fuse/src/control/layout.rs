@@ -1,0 +1,63 @@
+//! `layout CELLS` on the control socket: what lies where on the volume.
+//!
+//! The answer is as that of a check: `report` with JSON, or `failed` with a sentence. Headers of nodes are
+//! read for it, so a thread of its own answers, of ordinary priority: it reads little, and a person waits.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread;
+
+use rustix::io::Errno;
+
+use super::LAYOUT;
+use super::check::{CheckError, Telling, hear};
+use super::client::Line;
+use super::server::Served;
+use super::turn::Turn;
+use crate::layout::Layout;
+use crate::mount_info::MountEntry;
+
+/// The most cells of an answer: some megabytes of memory and of JSON.
+const CELLS_MAX: u32 = 1 << 16;
+/// The sentence of a client that comes while others' questions are answered.
+const BUSY: &str = "another command looks at the layout of this mount";
+
+/// Answers a client in a thread of its own.
+pub(super) fn answer(
+    mut stream: UnixStream,
+    words: &str,
+    served: &Arc<dyn Served>,
+    turn: &Turn,
+) -> io::Result<()> {
+    let cells_max: u32 = words.trim_end().parse().map_err(|_| Errno::INVAL)?;
+    let cells_max = cells_max.min(CELLS_MAX);
+    let (served, turn) = (Arc::clone(served), turn.clone());
+    thread::Builder::new().name("betrfs-layout".into()).spawn(move || {
+        let telling = Telling::new(&mut stream);
+        let told = match turn.take_soon() {
+            Some(taken) => {
+                let layout = served.layout(cells_max);
+                // A client that has the answer may ask again at once.
+                drop(taken);
+                telling.report(layout)
+            }
+            None => telling.refuse(BUSY),
+        };
+        if let Err(error) = told {
+            tracing::debug!("a client did not wait for the layout: {error}");
+        }
+    })?;
+    Ok(())
+}
+
+impl Line {
+    /// Asks the server what lies where on its volume, in at most `cells_max` cells.
+    ///
+    /// # Errors
+    /// [`CheckError`]; the server goes on serving.
+    pub fn layout(mut self, mount: &MountEntry, cells_max: u32) -> Result<Layout, CheckError> {
+        self.ask(&format!("{LAYOUT}{cells_max}\n"))?;
+        hear(self.patient(mount), &mut |_, _| ())
+    }
+}
