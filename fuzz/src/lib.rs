@@ -5,12 +5,17 @@
 //! corpus at random, without feedback from the code that an input reaches.
 #![forbid(unsafe_code)]
 
+pub mod edits;
+pub mod headers;
+pub mod image;
 pub mod log;
 pub mod mutate;
 pub mod pairs;
 pub mod requests;
 pub mod run;
+pub mod runs;
 pub mod superblock;
+pub mod tables;
 pub mod volume;
 
 /// What is fuzzed.
@@ -25,9 +30,13 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 8] = [
     Target { name: "superblock", try_input: superblock::try_input, examples: superblock::examples },
     Target { name: "log", try_input: log::try_input, examples: log::examples },
+    Target { name: "page", try_input: tables::try_input, examples: tables::examples },
+    Target { name: "header", try_input: headers::try_input, examples: headers::examples },
+    Target { name: "run", try_input: runs::try_input, examples: runs::examples },
+    Target { name: "image", try_input: edits::try_input, examples: edits::examples },
     Target { name: "pairs", try_input: pairs::try_input, examples: pairs::examples },
     Target { name: "requests", try_input: requests::try_input, examples: requests::examples },
 ];

@@ -12,7 +12,7 @@ use clap::Parser;
 /// Example: betrfs-fuzz superblock --seconds 3600
 #[derive(Parser)]
 struct Arguments {
-    /// superblock, log, pairs or requests
+    /// superblock, log, page, header, run, image, pairs or requests
     target: String,
     /// Try the input of this seed alone
     #[arg(long, value_name = "N")]

@@ -9,6 +9,8 @@ use betrfs::Volume;
 use crate::volume::{CACHE_BYTES, sample, use_all};
 
 const DICTS: u8 = 4;
+/// The most inputs that the corpus begins with.
+const EXAMPLES_MAX: usize = 40;
 /// The most pairs of an input.
 const PAIRS_MAX: usize = 64;
 
@@ -43,7 +45,7 @@ fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(rest.split_at(len))
 }
 
-/// The pairs of the sound volume, each one an input.
+/// Pairs of the sound volume, each one an input.
 pub fn examples() -> Vec<Vec<u8>> {
     let Ok(device) = sample() else { return Vec::new() };
     let Ok(env) = Env::open(Arc::new(device), Volume::engine_options(CACHE_BYTES)) else { return Vec::new() };
@@ -57,5 +59,6 @@ pub fn examples() -> Vec<Vec<u8>> {
         }
     }
     env.abandon();
-    all
+    let step = all.len().div_ceil(EXAMPLES_MAX).max(1);
+    all.into_iter().step_by(step).collect()
 }

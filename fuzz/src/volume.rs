@@ -5,16 +5,17 @@
 //! has before: a multiple of its size and of the cache's budget.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use betree::Geometry;
 use betree_platform::{BLOCK_BYTES, Device};
 use betree_sim::MemDevice;
 use betrfs::{
-    FallocateMode, FileType, FormatOptions, InodeId, NewNode, Objects, OpenOptions, RenameFlags,
-    SNAPSHOTS_NAME, SeekWhat, SetAttr, SnapshotsBelow, Volume, XattrMode,
+    FallocateMode, FileType, FormatOptions, InodeId, Mending, NewNode, Objects, OpenOptions, RenameFlags,
+    Repair, SNAPSHOTS_NAME, SeekWhat, SetAttr, SnapshotsBelow, Volume, XattrMode,
 };
 use betrfs_sim::platform::SimPlatform;
+use seeded::Rng;
 
 /// The size of the volume.
 pub const VOLUME_BYTES: u64 = 4 << 20;
@@ -22,6 +23,8 @@ pub const VOLUME_BYTES: u64 = 4 << 20;
 pub const CACHE_BYTES: usize = 1 << 20;
 /// The bound of memory for one input: sixteen times the volume and the cache.
 pub const MEMORY_BYTES_MAX: u64 = 16 * (VOLUME_BYTES + CACHE_BYTES as u64);
+/// The number of files in its largest directory.
+const FILES: u32 = 20;
 /// Bounds of a walk.
 const OBJECTS_MAX: usize = 200;
 const READ_BYTES: usize = 64 << 10;
@@ -37,13 +40,15 @@ fn options() -> OpenOptions {
 /// # Errors
 /// The library's, in words.
 pub fn sample() -> Result<MemDevice, String> {
-    make_sample().map_err(|error| error.to_string())
+    static SAMPLE: OnceLock<Result<MemDevice, String>> = OnceLock::new();
+    let made = SAMPLE.get_or_init(|| make_sample().map_err(|error| error.to_string()));
+    made.as_ref().map(MemDevice::copy).map_err(String::clone)
 }
 
 fn make_sample() -> betrfs::Result<MemDevice> {
     let geometry = Geometry {
-        node_bytes: 16 << 10,
-        basement_bytes: 4 << 10,
+        node_bytes: 4 << 10,
+        basement_bytes: 1 << 10,
         fanout_max: 4,
         log_bytes: 1 << 20,
         dicts: 4,
@@ -60,6 +65,17 @@ fn make_sample() -> betrfs::Result<MemDevice> {
     volume.symlink(dir, b"s", b"to somewhere", 0, 0)?;
     let linked = volume.create(InodeId::ROOT, b"a", &new(FileType::Regular))?.node;
     volume.link(linked, dir, b"b")?;
+    // Trees of several levels.
+    let mut rng = Rng::new(1);
+    for number in 0..FILES {
+        let name = format!("file {number} of a directory with many");
+        let file = volume.create(dir, name.as_bytes(), &new(FileType::Regular))?.node;
+        let contents: Vec<u8> = (0..400).map(|_| rng.next_u64() as u8).collect();
+        volume.write(file, 0, &contents)?;
+    }
+    while volume.env().run_due_work()? {}
+    volume.env().checkpoint()?;
+    volume.clone_inode(dir, InodeId::ROOT, b"early")?;
     volume.env().checkpoint()?;
     let snapshots = volume.lookup(InodeId::ROOT, SNAPSHOTS_NAME)?.node;
     volume.create(snapshots, b"monday", &new(FileType::Directory))?;
@@ -88,6 +104,7 @@ pub fn batches(device: MemDevice) -> Option<u64> {
 /// # Errors
 /// Work that does not end.
 pub fn use_all(device: MemDevice) -> Result<(), String> {
+    repair(device.copy())?;
     let device: Arc<dyn Device> = Arc::new(device);
     let Ok(volume) = Volume::open(Arc::clone(&device), options()) else {
         // Nothing is written then.
@@ -114,6 +131,24 @@ pub fn use_all(device: MemDevice) -> Result<(), String> {
         volume.env().abandon();
     }
     Ok(())
+}
+
+/// Repairs a volume by all means. What was repaired opens, and a check finds no more than the repair said.
+fn repair(device: MemDevice) -> Result<(), String> {
+    let device: Arc<dyn Device> = Arc::new(device);
+    let known = |repair: Repair| repair.generation.map(|_| repair.after.found());
+    let repaired =
+        Volume::repair(Arc::clone(&device), &options(), Mending::All, &mut |_| true, &mut |_, _| ());
+    let Some(known) = repaired.ok().and_then(known) else { return Ok(()) };
+    let report =
+        Volume::examine(device, options(), &mut |_, _| ()).map_err(|error| format!("repaired: {error}"))?;
+    match (report.found(), report.refused) {
+        (found, None) if found <= known => Ok(()),
+        (found, refused) => {
+            let problems = report.problems;
+            Err(format!("repaired, {known} problems left: {found}, {refused:?}: {problems:?}"))
+        }
+    }
 }
 
 /// Reads the objects of a volume from its root on.

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use betrfs_fuzz::image::Image;
 use betrfs_fuzz::run::{corpus, run, try_guarded};
-use betrfs_fuzz::{TARGETS, log, superblock, volume};
+use betrfs_fuzz::{TARGETS, headers, log, superblock, tables, volume};
 
 const SEEDS: u64 = 60;
 
@@ -49,4 +50,26 @@ fn the_sound_volume_is_sound_and_has_a_log() {
     assert_eq!(volume::use_all(volume::sample().unwrap()), Ok(()));
     assert!(log::examples().len() >= 2);
     assert!(betrfs_fuzz::pairs::examples().len() >= 10);
+}
+
+#[test]
+fn forged_nodes_have_checksums_that_fit() {
+    let image = Image::sound().unwrap();
+    let heights: Vec<u8> = image.nodes.iter().map(|node| image.header(node)[37]).collect();
+    assert!(heights.iter().max() >= Some(&2), "{heights:?}");
+    let same = |image: Image| {
+        let places = 0..volume::VOLUME_BYTES as usize;
+        assert!(image.bytes(places.clone()) == Image::sound().unwrap().bytes(places));
+    };
+    tables::examples().iter().for_each(|input| same(tables::forge(input).unwrap()));
+    headers::examples().iter().for_each(|input| same(headers::forge(input).unwrap()));
+    let (node, run) = image.runs().swap_remove(0);
+    let mut changed = image.run(&node, &run);
+    changed.reverse();
+    let mut forged = image.clone();
+    forged.put_run(&node, &run, &changed);
+    assert_ne!(forged.header(&node), image.header(&node), "the run's checksum");
+    assert_ne!(forged.page(0), image.page(0), "the header's checksum");
+    assert_ne!(forged.directory(), image.directory(), "the page's checksum");
+    assert!((0..4).any(|copy| forged.superblock(copy) != image.superblock(copy)), "the directory's checksum");
 }

@@ -11,6 +11,8 @@ mod memory;
 mod ownership;
 mod path;
 mod progress;
+#[cfg(test)]
+mod random_input;
 mod size;
 mod span;
 mod tags;

@@ -4,8 +4,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::Tree;
 use super::leaf_builder::LeafBuilder;
+use super::{Tree, astray};
 use crate::cache::Piece;
 use crate::error::Result;
 use crate::invariant::internal;
@@ -143,8 +143,15 @@ impl Tree<'_> {
     }
 
     /// The edges that an edge to an interior child shows, through `lift`.
+    ///
+    /// # Errors
+    /// If the edge shows more than the child has: between the edges would be a gap, which a node does not
+    /// store.
     pub(super) fn edges_of(&self, child: &Node, edge: &Edge, lift: &Lift) -> Result<Vec<Edge>> {
         let (lo, hi) = edge.shown();
+        if lo < child.lo || hi > child.hi {
+            return Err(astray(child.id));
+        }
         self.edges_within(child, &lo, &hi, lift)
     }
 

@@ -123,7 +123,10 @@ impl Tree<'_> {
         if child.height == 0 {
             return if self.shows_pairs(edge, child)? { Ok(None) } else { self.drop_child(parent, index) };
         }
-        if live(shown_edges(child, edge)) > 1 {
+        let (lo, hi) = edge.shown();
+        let is_too_wide = lo < child.lo || hi > child.hi;
+        // An edge that shows more than the child has stays for a check to find.
+        if is_too_wide || live(shown_edges(child, edge)) > 1 {
             return Ok(None);
         }
         let new = self.expand_edge(edge, child)?;

@@ -3,7 +3,7 @@
 mod dicts;
 mod expiry;
 mod load;
-mod pairs;
+pub mod pairs;
 mod stat;
 mod upsert;
 mod whole;
