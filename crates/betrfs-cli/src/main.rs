@@ -23,9 +23,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    backup, check, clone, completions, debug, df, doctor, info, install_helpers, kv, label, list, manual,
-    mkfs, mount, probe, rescue, resize, rm_tree, scrub, snapshot, stats, sync, top, tree, trim, umount,
-    usage, uuid,
+    backup, check, clone, completions, debug, df, doctor, get, info, install_helpers, kv, label, list,
+    manual, mkfs, mount, probe, rescue, resize, rm_tree, scrub, set, snapshot, stats, sync, top, tree, trim,
+    umount, usage, uuid,
 };
 use helper::ExitCodes;
 use log::Place;
@@ -79,6 +79,8 @@ enum Command {
     Clone(clone::Arguments),
     RmTree(rm_tree::Arguments),
     Snapshot(snapshot::Arguments),
+    Set(set::Arguments),
+    Get(get::Arguments),
     List(list::Arguments),
     Info(info::Arguments),
     Stats(stats::Arguments),
@@ -129,6 +131,8 @@ fn main() -> ExitCode {
         Command::Clone(command) => clone::run(command),
         Command::RmTree(command) => rm_tree::run(command),
         Command::Snapshot(command) => snapshot::run(command),
+        Command::Set(command) => set::run(command),
+        Command::Get(command) => get::run(command),
         Command::List(command) => list::run(command),
         Command::Info(command) => info::run(command),
         Command::Stats(command) => stats::run(command),

@@ -6,6 +6,7 @@
 //! right, without more work. Requests are about open files, never paths; a token names the source of a copy.
 #![allow(unsafe_code)] // ioctl(2), whose argument only its number describes.
 
+mod properties;
 mod restore;
 
 use std::ffi::OsStr;
@@ -32,6 +33,7 @@ use crate::wire::ioctl::{
     WRITTEN_BACK, held_of,
 };
 
+pub use properties::{properties, set_properties};
 pub use restore::{Restoration, RestoreError};
 
 /// Time between two questions whether data written to mappings has arrived.

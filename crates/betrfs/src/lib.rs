@@ -44,6 +44,7 @@ mod error;
 mod names;
 mod op;
 pub mod planted;
+mod properties;
 pub mod rescue;
 mod rules;
 mod schema;
@@ -52,6 +53,7 @@ mod volume;
 
 pub use betree::{Identity, Usage, Uuid, UuidError};
 pub use error::{Error, Result};
+pub use properties::{OwnProperties, Properties, Property, PropertyChange, PropertySource, SetProperties};
 pub use schema::{Acl, DATA};
 pub use types::{
     Access, AccessTimes, AclKind, Attr, DirEntry, Entry, FallocateMode, FileType, FlagSetter, FormatOptions,

@@ -19,7 +19,7 @@ fn every_help_teaches_by_example_and_names_the_exit_codes() {
     assert!(help(&["--help"]).contains("Exit codes:"));
     for command in [
         "mkfs", "mount", "umount", "check", "debug", "clone", "rm-tree", "snapshot", "stats", "top", "tree",
-        "usage",
+        "usage", "set", "get",
     ] {
         let text = help(&[command, "--help"]);
         assert!(text.contains(&format!("  betrfs {command} ")), "{command}: no example in\n{text}");
@@ -335,7 +335,7 @@ fn symbolic_link_loops_are_reported_in_a_sentence() {
     fs::create_dir(mounted.path("dir")).unwrap();
     std::os::unix::fs::symlink("dir", mounted.path("link")).unwrap();
     let one = mounted.path("one");
-    for command in [&["usage"][..], &["sync"], &["snapshot", "create"], &["snapshot", "list"]] {
+    for command in [&["usage"][..], &["sync"], &["snapshot", "create"], &["snapshot", "list"], &["get"]] {
         let name: &[&str] = if command.last() == Some(&"create") { &["name"] } else { &[] };
         let output = betrfs().args(command).arg(&one).args(name).output().unwrap();
         refused(&output, &["one", "a symbolic link on the way leads back to itself"]);

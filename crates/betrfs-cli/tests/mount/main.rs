@@ -32,6 +32,7 @@ mod mkfs;
 mod mounted;
 mod names;
 mod program;
+mod properties;
 mod racing_users;
 mod read_only;
 mod request_costs;

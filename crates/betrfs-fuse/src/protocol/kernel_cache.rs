@@ -19,7 +19,7 @@
 //! | | UNLINK, RENAME over a name | the kernel, likewise |
 //! | | removal of a tree or a snapshot with other names of it | a notice ([`Pages::None`]) |
 //! | everything about a file or directory | it is filled as a copy | a notice; for a directory with its listing |
-//! | ctime of a file or directory | a change of its flags or its project | a notice |
+//! | ctime of a file or directory | a change of its flags, its project or its properties | a notice |
 //! | dirty pages of a mapped file | flags that forbid them | a notice ([`Pages::All`]): the kernel writes them back, or drops them if refused |
 //! | that a file can be written, and where | flags | nothing can: OPEN and each WRITE are checked |
 //! | listing of a directory | names made or removed | the kernel |

@@ -15,6 +15,7 @@ mod inode_flags;
 mod ioctl;
 mod namespace;
 mod owners;
+mod properties;
 mod readdirplus_policy;
 mod writable_mappings;
 mod xattr;

@@ -6,6 +6,7 @@ pub mod ioctl;
 mod listing;
 mod messages;
 mod opcode;
+pub mod properties;
 
 pub use body::{Body, name};
 pub use listing::Listing;

@@ -72,6 +72,8 @@ pub(crate) struct OfDir {
     salt: AtomicU64,
     /// How often everything in it was removed at once.
     turn: AtomicU32,
+    /// The bits of its own properties, as in its record.
+    pub(super) properties: AtomicU32,
     /// May be locked while the seat of an inode below is locked.
     pub(super) open_below: Mutex<OpenBelow>,
 }
@@ -123,7 +125,8 @@ impl Inode {
             seat: Mutex::new(place),
             of_dir: dir.is_some().then(|| {
                 let (turn, open_below) = (AtomicU32::new(0), Mutex::default());
-                Box::new(OfDir { salt: AtomicU64::new(record.salt), turn, open_below })
+                let properties = AtomicU32::new(record.properties().to_bits());
+                Box::new(OfDir { salt: AtomicU64::new(record.salt), turn, properties, open_below })
             }),
             atime_ns: AtomicI64::new(record.atime_ns),
             state: RwLock::new(State {

@@ -13,6 +13,7 @@ mod namespace;
 mod open_below;
 mod openings;
 mod orphans;
+mod properties;
 
 pub(crate) use access_queue::AccessQueue;
 pub(crate) use allocations::Allocations;

@@ -2,6 +2,7 @@
 //! has their bytes.
 
 mod layout;
+mod properties;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

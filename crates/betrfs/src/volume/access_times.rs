@@ -55,6 +55,10 @@ impl Volume {
         if !is_due || state.record.flags.has(Flags::READ_ONLY) || inode.is_below_snapshots(&[]).0 {
             return false;
         }
+        // Only a time that is due is worth the way up.
+        if inode.effective_properties(&state.record).noatime == Some(true) {
+            return false;
+        }
         inode.atime_ns.store(now_ns, Relaxed);
         let is_marked = |node| self.table.get(node).is_some_and(|inode| inode.accessed.load(Relaxed));
         self.accessed.add(inode, || self.table.len(), is_marked);

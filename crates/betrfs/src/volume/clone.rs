@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::names::{Directory, Exclusive, Inode, Place};
 use crate::op::{Op, OpKind, refuse_in_snapshot};
 use crate::planted::{self, Bug};
+use crate::properties::OwnProperties;
 use crate::rules::{
     check_file, check_name, count_entry, refuse_if_immutable, refuse_if_protected, refuse_overwrite,
     unprotect,
@@ -94,13 +95,20 @@ impl Volume {
         let ino = self.numbers.id(&op)?;
         let mut record = self.copied_record(&source, ino.wrapping_sub(path.salts), now_ns);
         unprotect(&mut record);
+        let becomes_object = record.file_type == FileType::Regular && self.orphans.occupy(&to_key);
+        if record.is_dir() {
+            let there = dir.effective_properties(&dir.state.read().record);
+            Self::keep_properties(&mut record, &source, there)?;
+        } else if becomes_object {
+            Self::keep_properties(&mut record, &source, OwnProperties::default())?;
+        }
         let mut batch = Batch::new();
         let mut dir_record = dir.state.read().record.clone();
         count_entry(&mut dir_record, record.is_dir(), 1, now_ns);
         let mut place = Place::named(&dir, Arc::from(name));
         let mut oid = None;
         let mut own = to_key.clone();
-        if record.file_type == FileType::Regular && self.orphans.occupy(&to_key) {
+        if becomes_object {
             let new = self.numbers.oid(&op)?;
             record.id = ino;
             own = key::object(new);
@@ -198,6 +206,11 @@ impl Volume {
         // It is the object that it was, for handles of it too.
         (record.nlink, record.crtime_ns) = (old.nlink, old.crtime_ns);
         record.change_rare(|rare| rare.generation = old.rare().generation);
+        if record.is_dir() {
+            let mut there = OwnProperties::default();
+            target.above_with_properties(|_, own| there = there.or(own));
+            Self::keep_properties(&mut record, &source, there)?;
+        }
         let mut batch = Batch::new();
         if old.flags.has(Flags::LARGE_XATTRS) {
             let (lo, hi) = key::xattrs(&own);
@@ -209,6 +222,7 @@ impl Volume {
 
         self.paths_change(&exclusive);
         target.set_salt(&exclusive, record.salt);
+        target.set_own_properties(record.properties());
         target.atime_ns.store(record.atime_ns, Relaxed);
         target.state.write().record = record.into();
         self.note_foreign(&target);

@@ -37,6 +37,7 @@ mod link;
 mod lookup;
 mod open_files;
 mod ownership;
+mod properties;
 mod read;
 mod readdir;
 mod relocate;

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::names::{DirPath, Exclusive, Inode, Name, Place};
 use crate::op::Op;
 use crate::planted::{self, Bug};
+use crate::properties::OwnProperties;
 use crate::schema::block::BLOCK;
 use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, key};
 use crate::types::FileType;
@@ -251,6 +252,9 @@ impl Volume {
         let oid = self.numbers.oid(op)?;
         let own = key::object(oid);
         moving.record.id = moving.inode.ino;
+        // It lies in no directory from now on.
+        let nowhere = OwnProperties::default();
+        Self::keep_properties(&mut moving.record, &moving.inode, nowhere)?;
         moving.place = Place::Object { oid };
         if !planted::is(Bug::NameWithoutObject) {
             moving.put(META, own.clone(), moving.record.encode());

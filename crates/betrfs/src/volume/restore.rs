@@ -105,6 +105,7 @@ impl Volume {
         let removal = prepared.inspect_err(|_| self.discard(&op, &kept_links))?;
 
         dir.set_salt(&exclusive, record.salt);
+        dir.set_own_properties(record.properties());
         dir.atime_ns.store(record.atime_ns, Relaxed);
         dir.state.write().record = record.into();
         self.note_foreign(&dir);

@@ -24,6 +24,7 @@ mod links;
 mod listings;
 mod lost_blocks;
 mod ownership;
+mod properties;
 mod renames;
 mod repair;
 mod restore;

@@ -13,6 +13,7 @@ use crate::wire::ioctl::{
     PathBytes, RESTORE, SET_FLAGS, SET_XATTR, SOURCE, TRIM, USAGE, WRITTEN_BACK, held_bytes, of_xflags,
     restore_of, xflags_of,
 };
+use crate::wire::properties::{GET_PROPERTIES, SET_PROPERTIES, properties_bytes, set_properties_of};
 use crate::wire::{self, Fsxattr};
 
 impl Dispatch {
@@ -110,6 +111,14 @@ impl Dispatch {
                 // Flags without a bit there stay.
                 let others = server.inode_flags(node)?.0.without(InodeFlags::KNOWN);
                 self.set_flags(node, flags.union(others), Some(set.project), &mut r)
+            }
+            GET_PROPERTIES => r.reply_done(&properties_bytes(&server.properties(node)?)),
+            SET_PROPERTIES => {
+                let set = set_properties_of(data).ok_or(Errno::INVAL)?;
+                server.set_properties(node, &set, r.caller())?;
+                // The ctime has changed.
+                forget_inode(&*self.sink, node.0, Pages::None);
+                r.reply_done(&[])
             }
             _ => Err(Errno::NOTTY),
         }

@@ -1,0 +1,276 @@
+//! Properties of directories: what counts where, and what becomes of them over renames, copies, snapshots,
+//! links, remounts and crashes.
+
+use betrfs::{
+    Error, FlagSetter, InodeFlags, InodeId, OwnProperties, PropertyChange, PropertySource, RenameFlags,
+    SNAPSHOTS_NAME, SetProperties, Volume,
+};
+
+use crate::support::*;
+
+const ON: SetProperties = SetProperties { noatime: PropertyChange::Set(true) };
+const OFF: SetProperties = SetProperties { noatime: PropertyChange::Set(false) };
+const INHERIT: SetProperties = SetProperties { noatime: PropertyChange::Inherit };
+const DEFAULT: (bool, PropertySource) = (false, PropertySource::Default);
+const OWN: PropertySource = PropertySource::Own;
+
+fn inherited(levels: u32) -> PropertySource {
+    PropertySource::Inherited { levels }
+}
+
+fn node(volume: &Volume, path: &str) -> InodeId {
+    volume.resolve(path.as_bytes()).unwrap().node
+}
+
+fn set(volume: &Volume, path: &str, set: &SetProperties) {
+    volume.set_properties(node(volume, path), set, None).unwrap();
+}
+
+fn at(volume: &Volume, path: &str) -> (bool, PropertySource) {
+    let noatime = volume.properties(node(volume, path)).unwrap().noatime;
+    (noatime.value, noatime.source)
+}
+
+/// Whether an access to the object moves its time of access.
+fn moves(volume: &Volume, path: &str) -> bool {
+    let node = node(volume, path);
+    // With `relatime` an access counts after a change.
+    volume.setattr(node, &betrfs::SetAttr { perm: Some(0o700), ..Default::default() }).unwrap();
+    let before = volume.getattr(node).unwrap().atime_ns;
+    let moved = volume.note_access(node).unwrap();
+    assert_eq!(volume.getattr(node).unwrap().atime_ns != before, moved);
+    moved
+}
+
+/// `/a/b/c` with a file in each, and `/other`.
+fn tree(volume: &Volume) {
+    let mut dir = ROOT;
+    for name in ["a", "b", "c"] {
+        dir = mkdir(volume, dir, name).node;
+        mkfile(volume, dir, "f");
+    }
+    mkdir(volume, ROOT, "other");
+}
+
+fn rename(volume: &Volume, from: (&str, &str), to: (&str, &str)) {
+    let (from_dir, to_dir) = (node(volume, from.0), node(volume, to.0));
+    volume.rename(from_dir, from.1.as_bytes(), to_dir, to.1.as_bytes(), RenameFlags::default()).unwrap();
+}
+
+#[test]
+fn the_nearest_directory_with_a_value_counts_at_the_cost_of_one_record() {
+    let (disk, volume) = volume();
+    tree(&volume);
+    assert_eq!(at(&volume, "/a/b/c/f"), DEFAULT);
+    assert!(moves(&volume, "/a/b/c/f") && moves(&volume, "/a/b"));
+    let (commits, ctime_ns) =
+        (volume.env().stats().commits, volume.getattr(node(&volume, "/a")).unwrap().ctime_ns);
+    set(&volume, "/a", &ON);
+    assert_eq!(volume.env().stats().commits, commits + 1);
+    assert!(volume.getattr(node(&volume, "/a")).unwrap().ctime_ns > ctime_ns);
+    set(&volume, "/a/b/c", &OFF);
+    let check = |volume: &Volume| {
+        assert_eq!((at(volume, "/"), at(volume, "/other")), (DEFAULT, DEFAULT));
+        assert_eq!((at(volume, "/a"), at(volume, "/a/f")), ((true, OWN), (true, inherited(1))));
+        assert_eq!((at(volume, "/a/b"), at(volume, "/a/b/f")), ((true, inherited(1)), (true, inherited(2))));
+        assert_eq!((at(volume, "/a/b/c"), at(volume, "/a/b/c/f")), ((false, OWN), (false, inherited(1))));
+        for (path, expected) in
+            [("/a", false), ("/a/f", false), ("/a/b/f", false), ("/a/b/c/f", true), ("/other", true)]
+        {
+            assert_eq!(moves(volume, path), expected, "{path}");
+        }
+    };
+    check(&volume);
+    volume.sync().unwrap();
+    drop(volume);
+    let volume = disk.open();
+    check(&volume);
+    volume.close().unwrap();
+    let volume = disk.open();
+    check(&volume);
+    set(&volume, "/a", &INHERIT);
+    assert_eq!((at(&volume, "/a/b/f"), at(&volume, "/a/b/c/f")), (DEFAULT, (false, inherited(1))));
+    assert!(moves(&volume, "/a/b/f"));
+    set(&volume, "/", &ON);
+    assert_eq!((at(&volume, "/a/b/f"), moves(&volume, "/a/b/f")), ((true, inherited(3)), false));
+    assert_sound(&volume);
+}
+
+/// Nothing of the directories above is asked for by an access that would not count anyway.
+#[test]
+fn reads_below_take_no_query_and_no_commit() {
+    let (_disk, volume) = volume();
+    tree(&volume);
+    set(&volume, "/a", &ON);
+    let file = node(&volume, "/a/b/c/f");
+    volume.write(file, 0, b"text").unwrap();
+    volume.read(file, 0, 4, &mut Vec::new()).unwrap();
+    let before = volume.env().stats();
+    for _ in 0..100 {
+        volume.read(file, 0, 4, &mut Vec::new()).unwrap();
+        assert!(!volume.note_access(file).unwrap());
+    }
+    let after = volume.env().stats();
+    assert_eq!((after.commits, after.device_read_bytes), (before.commits, before.device_read_bytes));
+}
+
+#[test]
+fn what_moves_inherits_at_its_new_place_and_keeps_what_is_its_own() {
+    let (disk, volume) = volume();
+    tree(&volume);
+    set(&volume, "/a", &ON);
+    set(&volume, "/a/b/c", &ON);
+    rename(&volume, ("/a", "b"), ("/other", "b"));
+    let check = |volume: &Volume| {
+        assert_eq!((at(volume, "/other/b"), at(volume, "/other/b/f")), (DEFAULT, DEFAULT));
+        assert_eq!(at(volume, "/other/b/c/f"), (true, inherited(1)));
+        assert!(moves(volume, "/other/b/f") && !moves(volume, "/other/b/c/f"));
+    };
+    check(&volume);
+    volume.close().unwrap();
+    let volume = disk.open();
+    check(&volume);
+    rename(&volume, ("/other/b", "f"), ("/a", "g"));
+    assert_eq!((at(&volume, "/a/g"), moves(&volume, "/a/g")), ((true, inherited(1)), false));
+    // An exchange of the two.
+    let exchange = RenameFlags { exchange: true, ..RenameFlags::default() };
+    volume.rename(ROOT, b"a", node(&volume, "/other"), b"b", exchange).unwrap();
+    assert_eq!(
+        (at(&volume, "/other/b/g"), at(&volume, "/a/c/f")),
+        ((true, inherited(1)), (true, inherited(1)))
+    );
+    assert_eq!(at(&volume, "/a"), DEFAULT);
+    assert_sound(&volume);
+}
+
+#[test]
+fn a_copy_has_what_its_source_has() {
+    let (disk, volume) = volume();
+    tree(&volume);
+    set(&volume, "/a", &ON);
+    set(&volume, "/a/b/c", &OFF);
+    let copies = [
+        // Of a directory that inherits, to a place that gives another value.
+        ("/a/b", ROOT, "inherits", (true, OWN)),
+        // To a place that gives the same.
+        ("/a/b", node(&volume, "/a"), "same", (true, inherited(1))),
+        // Of a directory with its own.
+        ("/a", ROOT, "own", (true, OWN)),
+        // Of one without any, to a place that gives one.
+        ("/other", node(&volume, "/a"), "none", (false, OWN)),
+    ];
+    for (source, parent, name, expected) in copies {
+        let above = if parent == ROOT { "" } else { "/a" };
+        volume.clone_inode(node(&volume, source), parent, name.as_bytes()).unwrap();
+        assert_eq!(at(&volume, &format!("{above}/{name}")), expected, "{name}");
+        // The same by way of an empty directory, as the command does it.
+        let filled = format!("{name} filled");
+        let target = mkdir(&volume, parent, &filled).node;
+        volume.clone_onto(node(&volume, source), target).unwrap();
+        assert_eq!(at(&volume, &format!("{above}/{filled}")), expected, "{name}");
+    }
+    let check = |volume: &Volume| {
+        for name in ["/inherits", "/inherits filled", "/own/b", "/own filled/b"] {
+            assert_eq!(at(volume, &format!("{name}/c/f")), (false, inherited(1)), "{name}");
+            assert!(!moves(volume, &format!("{name}/f")) && moves(volume, &format!("{name}/c/f")), "{name}");
+        }
+    };
+    check(&volume);
+    volume.close().unwrap();
+    let volume = disk.open();
+    check(&volume);
+    set(&volume, "/a", &INHERIT);
+    check(&volume);
+    assert_sound(&volume);
+}
+
+#[test]
+fn a_snapshot_inherits_what_its_directory_inherits_and_brings_back_what_was_its_own() {
+    let (_disk, volume) = volume();
+    tree(&volume);
+    set(&volume, "/a", &ON);
+    let snapshot = |path: &str, name: &str| {
+        let snapshots = volume.lookup(node(&volume, path), SNAPSHOTS_NAME).unwrap().node;
+        volume.create(snapshots, name.as_bytes(), &new_dir()).unwrap();
+    };
+    snapshot("/a/b", "monday");
+    let monday = "/a/b/.betrfs-snapshots/monday";
+    assert_eq!(at(&volume, monday), (true, inherited(3)));
+    set(&volume, "/a/b", &OFF);
+    assert_eq!(
+        (at(&volume, monday), at(&volume, &format!("{monday}/f"))),
+        ((true, inherited(3)), (true, inherited(4)))
+    );
+    let refused = volume.set_properties(node(&volume, monday), &ON, None);
+    assert_eq!(refused, Err(Error::InSnapshot));
+    let refused = volume.set_properties(node(&volume, "/a/b/.betrfs-snapshots"), &ON, None);
+    assert_eq!(refused, Err(Error::InSnapshot));
+    // A copy of a snapshot has what the snapshot has.
+    volume.clone_inode(node(&volume, monday), ROOT, b"copy").unwrap();
+    assert_eq!(at(&volume, "/copy/f"), (true, inherited(1)));
+    // A restoration brings back the directory's own properties: here it had none.
+    volume.restore_snapshot(node(&volume, "/a/b"), b"monday", b"tuesday").unwrap();
+    assert_eq!((at(&volume, "/a/b"), at(&volume, "/a/b/f")), ((true, inherited(1)), (true, inherited(2))));
+    assert_eq!(at(&volume, "/a/b/.betrfs-snapshots/tuesday"), (false, OWN));
+    volume.restore_snapshot(node(&volume, "/a/b"), b"tuesday", b"wednesday").unwrap();
+    assert_eq!((at(&volume, "/a/b"), moves(&volume, "/a/b/f")), ((false, OWN), true));
+    assert_sound(&volume);
+}
+
+/// A file with several names lies in no directory.
+#[test]
+fn a_file_with_several_names_keeps_what_it_had_when_it_got_the_second() {
+    let (disk, volume) = volume();
+    tree(&volume);
+    set(&volume, "/a", &ON);
+    volume.link(node(&volume, "/a/b/f"), node(&volume, "/other"), b"linked").unwrap();
+    volume.link(node(&volume, "/a/b/f"), node(&volume, "/other"), b"third").unwrap();
+    set(&volume, "/a", &INHERIT);
+    let check = |volume: &Volume, path: &str| {
+        assert_eq!((at(volume, path), moves(volume, path)), ((true, OWN), false), "{path}");
+    };
+    check(&volume, "/a/b/f");
+    volume.close().unwrap();
+    let volume = disk.open();
+    check(&volume, "/other/linked");
+    volume.clone_inode(node(&volume, "/other"), ROOT, b"copy").unwrap();
+    check(&volume, "/copy/third");
+    volume.unlink(node(&volume, "/other"), b"third").unwrap();
+    volume.unlink(node(&volume, "/a/b"), b"f").unwrap();
+    check(&volume, "/other/linked");
+    // One without any gets none.
+    volume.link(node(&volume, "/a/f"), ROOT, b"plain").unwrap();
+    assert_eq!((at(&volume, "/plain"), moves(&volume, "/plain")), (DEFAULT, true));
+    assert_sound(&volume);
+}
+
+#[test]
+fn what_is_refused_changes_nothing() {
+    let (_disk, volume) = volume();
+    tree(&volume);
+    let (dir, file) = (node(&volume, "/a"), node(&volume, "/a/f"));
+    let before = volume.getattr(dir).unwrap();
+    assert_eq!(before.uid, 1000);
+    assert_eq!(volume.set_properties(dir, &ON, Some(1001)), Err(Error::NotPermitted));
+    assert_eq!(volume.set_properties(file, &ON, None), Err(Error::NotADirectory));
+    for flag in [InodeFlags::IMMUTABLE, InodeFlags::APPEND] {
+        volume.set_inode_flags(dir, flag, FlagSetter::ROOT).unwrap();
+        assert_eq!(volume.set_properties(dir, &ON, None), Err(Error::Protected));
+        volume.set_inode_flags(dir, InodeFlags::NONE, FlagSetter::ROOT).unwrap();
+    }
+    assert_eq!(at(&volume, "/a"), DEFAULT);
+    assert_eq!(volume.set_properties(dir, &ON, Some(1000)), Ok(()));
+    assert_eq!(at(&volume, "/a"), (true, OWN));
+    let gone = mkdir(&volume, ROOT, "gone").node;
+    volume.rmdir(ROOT, b"gone").unwrap();
+    volume.forget(gone, 1);
+    assert_eq!(volume.set_properties(gone, &ON, None), Err(Error::Stale));
+    assert_eq!(volume.properties(gone).unwrap_err(), Error::Stale);
+}
+
+#[test]
+fn own_properties_are_those_nearest() {
+    let of = |noatime| OwnProperties { noatime };
+    assert_eq!(of(Some(false)).or(of(Some(true))), of(Some(false)));
+    assert_eq!(of(None).or(of(Some(true))), of(Some(true)));
+}
