@@ -47,6 +47,13 @@ impl Inode {
         }
     }
 
+    /// The properties that a directory gives to what is in it.
+    pub fn given_properties(&self) -> OwnProperties {
+        let mut all = self.own_properties();
+        self.above_with_properties(|_, own| all = all.or(own));
+        all
+    }
+
     fn own_properties(&self) -> OwnProperties {
         let bits = self.of_dir.as_ref().map_or(0, |of_dir| of_dir.properties.load(Relaxed));
         OwnProperties::from_bits(bits)

@@ -97,10 +97,11 @@ impl Volume {
         unprotect(&mut record);
         let becomes_object = record.file_type == FileType::Regular && self.orphans.occupy(&to_key);
         if record.is_dir() {
-            let there = dir.effective_properties(&dir.state.read().record);
-            Self::keep_properties(&mut record, &source, there)?;
+            let had = source.effective_properties(&record);
+            Self::keep_properties(&mut record, had, dir.given_properties())?;
         } else if becomes_object {
-            Self::keep_properties(&mut record, &source, OwnProperties::default())?;
+            let had = source.effective_properties(&record);
+            Self::keep_properties(&mut record, had, OwnProperties::default())?;
         }
         let mut batch = Batch::new();
         let mut dir_record = dir.state.read().record.clone();
@@ -207,9 +208,10 @@ impl Volume {
         (record.nlink, record.crtime_ns) = (old.nlink, old.crtime_ns);
         record.change_rare(|rare| rare.generation = old.rare().generation);
         if record.is_dir() {
-            let mut there = OwnProperties::default();
-            target.above_with_properties(|_, own| there = there.or(own));
-            Self::keep_properties(&mut record, &source, there)?;
+            let had = source.effective_properties(&record);
+            let there =
+                target.place().parent().map_or_else(OwnProperties::default, |dir| dir.given_properties());
+            Self::keep_properties(&mut record, had, there)?;
         }
         let mut batch = Batch::new();
         if old.flags.has(Flags::LARGE_XATTRS) {

@@ -9,6 +9,7 @@ use crate::contents::{acl_of, contents_bytes, put_bytes, store_xattrs};
 use crate::error::{Error, Result};
 use crate::names::{Directory, Inode, Name, Place};
 use crate::op::OpKind;
+use crate::properties::OwnProperties;
 use crate::rules::{
     check_name, count_entry, may_be_foreign, new_record, refuse_if_immutable, refuse_key_in_snapshot,
 };
@@ -218,6 +219,8 @@ impl Volume {
             // An unlinked file's blocks still occupy this key.
             let oid = self.numbers.oid(&op)?;
             record.id = ino;
+            // It lies in no directory.
+            Self::keep_properties(&mut record, parent.given_properties(), OwnProperties::default())?;
             let redirect = Redirect { oid, ino, file_type: record.file_type };
             let own = key::object(oid);
             put_bytes(&mut batch, &own, 0, 0, contents);

@@ -9,7 +9,6 @@
 use betree::Batch;
 
 use crate::error::{Error, Result};
-use crate::names::Inode;
 use crate::op::OpKind;
 use crate::properties::{OwnProperties, Properties, SetProperties};
 use crate::rules::refuse_if_protected;
@@ -80,10 +79,13 @@ impl Volume {
         Ok(())
     }
 
-    /// Gives the record of a copy those properties of its source that its place does not give it: a place
-    /// where `there` counts.
-    pub(super) fn keep_properties(record: &mut Record, source: &Inode, there: OwnProperties) -> Result<()> {
-        let had = source.effective_properties(record);
+    /// Gives the record of a copy, or of what leaves its directory, those of the properties `had` that its
+    /// new place does not give it: a place where `there` counts.
+    pub(super) fn keep_properties(
+        record: &mut Record,
+        had: OwnProperties,
+        there: OwnProperties,
+    ) -> Result<()> {
         let kept = record.properties().kept(had, there);
         if record.set_properties(kept) { Ok(()) } else { Err(NO_ROOM) }
     }

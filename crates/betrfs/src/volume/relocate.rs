@@ -253,8 +253,8 @@ impl Volume {
         let own = key::object(oid);
         moving.record.id = moving.inode.ino;
         // It lies in no directory from now on.
-        let nowhere = OwnProperties::default();
-        Self::keep_properties(&mut moving.record, &moving.inode, nowhere)?;
+        let had = moving.inode.effective_properties(&moving.record);
+        Self::keep_properties(&mut moving.record, had, OwnProperties::default())?;
         moving.place = Place::Object { oid };
         if !planted::is(Bug::NameWithoutObject) {
             moving.put(META, own.clone(), moving.record.encode());

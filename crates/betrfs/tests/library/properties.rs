@@ -238,6 +238,16 @@ fn a_file_with_several_names_keeps_what_it_had_when_it_got_the_second() {
     volume.unlink(node(&volume, "/other"), b"third").unwrap();
     volume.unlink(node(&volume, "/a/b"), b"f").unwrap();
     check(&volume, "/other/linked");
+    // A new file is such a one while an unlinked, open file has the blocks under its name.
+    set(&volume, "/other", &ON);
+    let open = mkfile(&volume, node(&volume, "/other"), "occupied").node;
+    volume.write(open, 0, b"text").unwrap();
+    volume.open_inode(open).unwrap();
+    volume.unlink(node(&volume, "/other"), b"occupied").unwrap();
+    mkfile(&volume, node(&volume, "/other"), "occupied");
+    check(&volume, "/other/occupied");
+    volume.release_node(open);
+    check(&volume, "/other/occupied");
     // One without any gets none.
     volume.link(node(&volume, "/a/f"), ROOT, b"plain").unwrap();
     assert_eq!((at(&volume, "/plain"), moves(&volume, "/plain")), (DEFAULT, true));
