@@ -117,7 +117,7 @@ pub use compact::Compacted;
 pub use dict::{Dict, Estimate};
 pub use error::{Error, Result};
 pub use ingest::Ingested;
-pub use iter::Iter;
+pub use iter::{Iter, Lent};
 pub use keys::{KEY_BYTES_MAX, NAME_BYTES_MAX};
 pub use large::LargeTransaction;
 pub use merge::Merge;

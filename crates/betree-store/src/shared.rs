@@ -247,7 +247,7 @@ impl Shared {
     /// Refuses a fork of the process that has opened it.
     pub fn refuse_if_forked(&self) -> Result<()> {
         let opened_by = self.opened_by;
-        if std::process::id() == opened_by {
+        if betree_std::process_id() == opened_by {
             return Ok(());
         }
         Err(Error::Forked { path: self.path.clone(), opened_by })

@@ -24,6 +24,14 @@ impl Steps<'_> {
         }
     }
 
+    /// The pair that the last step has come to.
+    pub fn pair(&self) -> Option<(&[u8], &[u8])> {
+        match self {
+            Steps::Plain(cursor) => cursor.pair(),
+            Steps::Noted(cursor) => cursor.pair(),
+        }
+    }
+
     pub fn seek(&mut self, to: &Cut) {
         match self {
             Steps::Plain(cursor) => cursor.seek(to),

@@ -142,7 +142,7 @@ impl Store {
             turn: Mutex::new(()),
             closing: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            opened_by: std::process::id(),
+            opened_by: betree_std::process_id(),
         };
         Ok(Store { shared: Arc::new(shared) })
     }

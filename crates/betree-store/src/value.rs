@@ -51,6 +51,11 @@ pub(crate) fn stored_until(value: &[u8], expires_ns: Option<TimeNs>, deltas: Del
     }
 }
 
+/// Whether a value is the user's as it is stored.
+pub(crate) fn is_plain(stored: &[u8]) -> bool {
+    !stored.starts_with(&MARK)
+}
+
 /// The value in its stored form, if it is stored whole.
 pub(crate) fn whole(stored: &[u8]) -> Option<&[u8]> {
     match stored.strip_prefix(&MARK) {

@@ -93,17 +93,19 @@ impl Store for BetreeStore {
     }
 
     fn scan(&self, from: &Key, pairs_max: usize, see: See<'_>) -> Result<()> {
-        for pair in self.pairs.range::<&Key>(from..).take(pairs_max) {
-            let (key, value) = pair?;
-            see(&key, &value);
+        let mut pairs = self.pairs.range::<&Key>(from..);
+        for _ in 0..pairs_max {
+            let Some((key, value)) = pairs.next_lent()? else { break };
+            see(key, &value);
         }
         Ok(())
     }
 
     fn scan_back(&self, pairs_max: usize, see: See<'_>) -> Result<()> {
-        for pair in self.pairs.iter().rev().take(pairs_max) {
-            let (key, value) = pair?;
-            see(&key, &value);
+        let mut pairs = self.pairs.iter();
+        for _ in 0..pairs_max {
+            let Some((key, value)) = pairs.next_back_lent()? else { break };
+            see(key, &value);
         }
         Ok(())
     }

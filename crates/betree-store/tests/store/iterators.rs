@@ -1,6 +1,9 @@
 //! Iterators from both ends.
 
+use std::borrow::Cow;
 use std::ops::Bound;
+
+use betree_store::{Dict, DictOptions, Isolation, Iter};
 
 use crate::{filled, keys, store};
 
@@ -126,4 +129,88 @@ fn an_owned_iterator_ends_with_the_first_error() {
     assert!(others.len() < 10 && others.iter().all(Result::is_ok), "what was read comes first");
     assert!(matches!(last, Err(betree_store::Error::DictDropped { .. })));
     assert!(pairs.next().is_none() && pairs.next_back().is_none());
+}
+
+/// Values of all stored forms: plain, beginning as a reference to parts does, in parts, with a time.
+fn of_all_forms(dict: &Dict) {
+    let mark = [0x9e, 0xd1, 0x5c, 0x3b, 0xa4, 0x07, 0xf2, 0x68];
+    let year_2200 = std::time::UNIX_EPOCH + std::time::Duration::from_secs(7_258_118_400);
+    for number in 0..40_u8 {
+        let key = [b'k', number];
+        match number % 4 {
+            0 => dict.put(key, [&mark[..], &[number]].concat()).unwrap(),
+            1 => dict.put(key, seeded::bytes(u64::from(number), 0, (1 << 20) + 1)).unwrap(),
+            2 => dict.put_until(key, [number; 9], year_2200).unwrap(),
+            _ => dict.put(key, [number; 100]).unwrap(),
+        }
+    }
+}
+
+/// An iterator that lends returns what one that copies does, in any order of directions.
+fn check_lent<'d>(iter: impl Fn() -> Iter<'d>) {
+    for stride in 1..5 {
+        let (mut lending, mut copying) = (iter(), iter());
+        let mut count = 0;
+        for step in 0..50 {
+            let is_forward = step % (stride * 2) < stride;
+            let (lent, copied) = match is_forward {
+                true => (lending.next_lent().unwrap(), copying.next()),
+                false => (lending.next_back_lent().unwrap(), copying.next_back()),
+            };
+            let lent = lent.map(|(key, value)| (key.to_vec(), value.into_owned()));
+            let copied = copied.transpose().unwrap();
+            let copied = copied.map(|(key, value)| (key.into_vec(), value.into_vec()));
+            count += usize::from(lent.is_some());
+            assert!(lent == copied, "step {step} of {stride}: not {:?}", copied.map(|(key, _)| key));
+        }
+        assert_eq!(count, 40);
+    }
+}
+
+#[test]
+fn pairs_that_are_lent_are_those_that_are_copied() {
+    let (_folder, store) = store();
+    let dict = store.dict_with("d", &DictOptions::new().expiring()).unwrap();
+    of_all_forms(&dict);
+    check_lent(|| dict.iter());
+    store.check().unwrap();
+    check_lent(|| dict.iter());
+    let then = store.view().dict("d").unwrap();
+    check_lent(|| then.iter());
+    let mut own = store.begin(Isolation::Serializable);
+    own.put(&dict, [b'k', 3], "its own").unwrap();
+    check_lent(|| own.iter(&dict));
+}
+
+#[test]
+fn lent_values_are_not_copied() {
+    let (_folder, store) = store();
+    let dict = filled(&store, "d", (0..100).map(|i| format!("{i:02}{}", "x".repeat(200))));
+    // From the tree: what is in a memtable is copied while writers wait.
+    store.check().unwrap();
+    let (mut one, mut other) = (dict.iter(), dict.iter());
+    for _ in 0..50 {
+        let (Some((_, Cow::Borrowed(one))), Some((_, Cow::Borrowed(other)))) =
+            (one.next_lent().unwrap(), other.next_lent().unwrap())
+        else {
+            panic!("a plain value is lent");
+        };
+        assert!(std::ptr::eq(one, other), "two iterators lend the same bytes");
+    }
+    let (mut one, mut other) = (dict.iter(), dict.iter());
+    for _ in 0..50 {
+        let (one, other) = (one.next_back_lent().unwrap(), other.next_back_lent().unwrap());
+        assert!(std::ptr::eq(&*one.unwrap().1, &*other.unwrap().1), "also from the last");
+    }
+}
+
+#[test]
+fn an_iterator_that_lends_ends_with_the_first_error() {
+    let (_folder, store) = store();
+    let dict = filled(&store, "d", ["a", "b", "c"].map(String::from));
+    let mut pairs = dict.iter();
+    assert_eq!(pairs.next_lent().unwrap().unwrap().0, b"a");
+    store.drop_dict("d").unwrap();
+    assert!(matches!(pairs.next_lent(), Err(betree_store::Error::DictDropped { .. })));
+    assert!(pairs.next_lent().unwrap().is_none() && pairs.next_back_lent().unwrap().is_none());
 }

@@ -38,6 +38,19 @@ impl Cut {
         Cut { bytes, after: false }
     }
 
+    /// Moves the cut just before a key, in the memory that it has.
+    pub fn move_before(&mut self, key: &[u8]) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(key);
+        self.after = false;
+    }
+
+    /// Moves the cut to where [`just_after`](Cut::just_after) has it, in the memory that it has.
+    pub fn move_just_after(&mut self, key: &[u8]) {
+        self.move_before(key);
+        self.bytes.push(0);
+    }
+
     /// The cut with a prefix before its bytes: it stands among the keys with the prefix where this cut stands
     /// among their rests.
     pub fn with_prefix(&self, prefix: &[u8]) -> Cut {
@@ -174,6 +187,16 @@ mod tests {
                 assert_eq!(a.is_before(key), *a < Cut::before(key.clone()), "{a:?} {key:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_cut_moves_to_where_a_new_one_would_be() {
+        let mut moved = Cut::after(*b"a longer prefix");
+        moved.move_just_after(b"k");
+        assert_eq!(moved, Cut::just_after(b"k"));
+        moved = Cut::HIGH;
+        moved.move_before(b"key");
+        assert_eq!(moved, Cut::before(*b"key"));
     }
 
     #[test]

@@ -134,6 +134,11 @@ impl Run {
         self.partition_point(from, to, |k| cut.is_above(k))
     }
 
+    /// Whether the point at `index` lies before the cut. As a rule this does not read the point.
+    pub fn is_before(&self, index: usize, cut: &Cut) -> bool {
+        self.fences.is_before(self.points, index, cut).unwrap_or_else(|| cut.is_above(self.key(index)))
+    }
+
     /// The index of the first point in `[lo, hi)` whose key is not `below`, or `hi`.
     pub fn partition_point(&self, lo: usize, hi: usize, below: impl Fn(&[u8]) -> bool) -> usize {
         let (mut lo, mut hi) = (lo, hi.min(self.points).max(lo));

@@ -47,6 +47,11 @@ impl<'t> TransactionCursor<'t> {
         }
     }
 
+    /// The pair that the last step has returned, as [`Cursor::pair`].
+    pub fn pair(&self) -> Option<(&[u8], &[u8])> {
+        self.cursor.pair()
+    }
+
     /// Moves to a place, clipped to the cursor's range.
     pub fn seek(&mut self, to: &Cut) {
         self.note();

@@ -119,7 +119,8 @@ impl<'e> Cursor<'e> {
         Ok(true)
     }
 
-    fn pair(&self) -> Option<(&[u8], &[u8])> {
+    /// The pair that the last step has returned; `None` if it returned none or failed, and before the first.
+    pub fn pair(&self) -> Option<(&[u8], &[u8])> {
         self.chunk.as_ref().map(Chunk::pair)
     }
 

@@ -103,6 +103,13 @@ impl Points {
         }
     }
 
+    fn is_before(&self, point: usize, cut: &Cut) -> bool {
+        match self {
+            Points::Copied(copied) => cut.is_above(copied.key(point)),
+            Points::Run { run, .. } => run.is_before(point, cut),
+        }
+    }
+
     fn first_behind(&self, cut: &Cut) -> usize {
         match self {
             Points::Copied(copied) => {
@@ -170,11 +177,11 @@ impl Source {
         let (left, end) = match direction {
             Direction::Forward => {
                 let last = points.len().checked_sub(1);
-                let is_inside = last.is_none_or(|last| hi.is_above(points.key(last)));
+                let is_inside = last.is_none_or(|last| points.is_before(last, &hi));
                 (points.first_behind(&lo)..points.len(), (!is_inside).then(|| hi.into_owned()))
             }
             Direction::Backward => {
-                let is_inside = !lo.is_above(points.key(0));
+                let is_inside = points.len() == 0 || !points.is_before(0, &lo);
                 (0..points.first_behind(&hi), (!is_inside).then(|| lo.into_owned()))
             }
         };
@@ -288,15 +295,14 @@ impl Source {
             return;
         }
         let point = self.next_point();
-        let key = self.points.key(point);
         let is_here = self.end.as_ref().is_none_or(|end| match self.direction {
-            Direction::Forward => end.is_above(key),
-            Direction::Backward => !end.is_above(key),
+            Direction::Forward => self.points.is_before(point, end),
+            Direction::Backward => !self.points.is_before(point, end),
         });
         match &self.points {
             _ if !is_here => self.left = 0..0,
-            Points::Copied(_) => self.head.extend_from_slice(key),
-            Points::Run { up, .. } => up.append_key(key, &mut self.head),
+            Points::Copied(copied) => self.head.extend_from_slice(copied.key(point)),
+            Points::Run { run, up } => up.append_key(run.key(point), &mut self.head),
         }
     }
 }
