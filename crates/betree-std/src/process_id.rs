@@ -29,7 +29,8 @@ pub fn process_id() -> u32 {
 /// A number that is 0 at first and in each fork. It stays for the life of the process. `None` before Linux
 /// 4.14, and where there is no memory.
 fn number_that_forks_find_wiped() -> Option<&'static AtomicU32> {
-    let (len, access) = (rustix::param::page_size(), ProtFlags::READ | ProtFlags::WRITE);
+    // The kernel makes a page of it.
+    let (len, access) = (size_of::<AtomicU32>(), ProtFlags::READ | ProtFlags::WRITE);
     // SAFETY: a new mapping of memory, where the kernel has room for it, is nobody else's.
     let page = unsafe { mmap_anonymous(null_mut(), len, access, MapFlags::PRIVATE) }.ok()?;
     // SAFETY: the page is ours alone. The advice changes nothing in this process.
