@@ -24,8 +24,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
     backup, check, clone, completions, debug, df, doctor, get, info, install_helpers, kv, label, list,
-    manual, mkfs, mount, probe, rescue, resize, rm_tree, scrub, set, snapshot, stats, sync, top, tree, trim,
-    umount, usage, uuid,
+    manual, mkfs, mount, probe, quota, rescue, resize, rm_tree, scrub, set, snapshot, stats, sync, top, tree,
+    trim, umount, usage, uuid,
 };
 use helper::ExitCodes;
 use log::Place;
@@ -81,6 +81,7 @@ enum Command {
     Snapshot(snapshot::Arguments),
     Set(set::Arguments),
     Get(get::Arguments),
+    Quota(quota::Arguments),
     List(list::Arguments),
     Info(info::Arguments),
     Stats(stats::Arguments),
@@ -133,6 +134,7 @@ fn main() -> ExitCode {
         Command::Snapshot(command) => snapshot::run(command),
         Command::Set(command) => set::run(command),
         Command::Get(command) => get::run(command),
+        Command::Quota(command) => quota::run(command),
         Command::List(command) => list::run(command),
         Command::Info(command) => info::run(command),
         Command::Stats(command) => stats::run(command),

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)] // ioctl(2), whose argument only its number describes.
 
 mod properties;
+mod quota;
 mod restore;
 
 use std::ffi::OsStr;
@@ -34,6 +35,7 @@ use crate::wire::ioctl::{
 };
 
 pub use properties::{properties, set_properties};
+pub use quota::{Quotas, SetQuotaError, clear_quota, quota, set_quota};
 pub use restore::{Restoration, RestoreError};
 
 /// Time between two questions whether data written to mappings has arrived.

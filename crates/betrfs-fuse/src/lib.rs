@@ -42,8 +42,8 @@ pub use counters::{Counters, DataBytes, RequestCount};
 pub use errno::{Errno, errno, is_damage};
 pub use inherited::hand_down_standard_descriptors_only;
 pub use ioctl::{
-    RemoveTreeError, Restoration, RestoreError, approach, clone, foreign, open_snapshots, properties,
-    remove_tree, set_properties, sync, usage, write_back,
+    Quotas, RemoveTreeError, Restoration, RestoreError, SetQuotaError, approach, clear_quota, clone, foreign,
+    open_snapshots, properties, quota, remove_tree, set_properties, set_quota, sync, usage, write_back,
 };
 pub use latency::Latency;
 pub use layout::{Content, Layout, Room};

@@ -51,6 +51,21 @@ pub enum Error {
     /// The volume has not enough room.
     #[error("no space left on the volume")]
     NoSpace,
+    /// A quota of a directory above has no room for it.
+    #[error("a quota is used up: `betrfs quota get` shows it")]
+    QuotaExceeded,
+    /// The two places do not count for the same quota: what moves between them is to be copied.
+    #[error("the two places are in different quotas")]
+    OtherQuota,
+    /// What is in a directory changed in ways that could not be followed while it was counted for a quota.
+    #[error("what is in it changed while it was counted for a quota: try again")]
+    Uncounted,
+    /// A file below the directory has a name outside of it too, so that it could not count for its quota.
+    #[error("a file in it has a name outside of it too: {name}")]
+    LinkedOutside {
+        /// The name inside, as a path from the volume's root.
+        name: String,
+    },
     /// The file would be over the size limit.
     #[error("the file is too large")]
     FileTooLarge,

@@ -57,8 +57,9 @@ pub use properties::{OwnProperties, Properties, Property, PropertyChange, Proper
 pub use schema::{Acl, DATA};
 pub use types::{
     Access, AccessTimes, AclKind, Attr, DirEntry, Entry, FallocateMode, FileType, FlagSetter, FormatOptions,
-    Held, InodeFlags, InodeId, NewNode, Objects, OpenMode, OpenOptions, Owned, RenameFlags, Restored,
-    SNAPSHOTS_NAME, SeekWhat, SetAttr, SetGroupId, SnapshotsBelow, StatFs, TimeSet, User, Writing, XattrMode,
+    Held, InodeFlags, InodeId, NewNode, Objects, OpenMode, OpenOptions, Owned, Quota, QuotaLimits, QuotaUse,
+    RenameFlags, Restored, SNAPSHOTS_NAME, SeekWhat, SetAttr, SetGroupId, SnapshotsBelow, StatFs, TimeSet,
+    User, Writing, XattrMode,
 };
 /// The largest file in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 62;

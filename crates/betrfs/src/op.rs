@@ -71,6 +71,8 @@ op_kinds! {
     Xattr = "xattr",
     /// [`Volume::fallocate`](crate::Volume::fallocate), [`Volume::seek`](crate::Volume::seek)
     Fallocate = "fallocate",
+    /// [`Volume::set_quota`](crate::Volume::set_quota), and what else is about quotas alone.
+    Quota = "quota",
     /// Opening the volume, reserving numbers, deleting unlinked files, putting times of access, checking.
     Internal = "internal",
 }

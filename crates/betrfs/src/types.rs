@@ -1,11 +1,14 @@
 //! Arguments and results of the library's calls.
 
+mod quota;
+
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 pub use betree::OpenMode;
 use betree_platform::Platform;
+pub use quota::{Quota, QuotaLimits, QuotaUse};
 
 /// The name of the entry with a directory's snapshots. It is never listed, and no other entry can have it.
 pub const SNAPSHOTS_NAME: &[u8] = b".betrfs-snapshots";

@@ -6,7 +6,7 @@ use betree_std::StdPlatform;
 
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
-use crate::ownership;
+use crate::{ownership, path};
 
 /// Copy a file or a directory on a mount at once, whatever its size
 #[derive(clap::Args)]
@@ -45,6 +45,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
             }
             Some(betrfs_fuse::Errno::XDEV) => format!("{to} is not on the mount of {from}"),
             Some(betrfs_fuse::Errno::EXIST) => format!("{to} exists"),
+            Some(betrfs_fuse::Errno::AGAIN) => path::CHANGED.to_owned(),
+            Some(betrfs_fuse::Errno::DQUOT) => {
+                format!("a quota that {to} would be in has no room for it (`betrfs quota get` shows it)")
+            }
             Some(betrfs_fuse::Errno::PERM) => ownership::why_refused(source).unwrap_or_else(|| {
                 "only root and the user who mounted the volume may clone, and not into an immutable or \
                  append-only directory (`lsattr -d` shows flags)"

@@ -20,6 +20,7 @@ pub mod mkfs;
 pub mod mount;
 pub mod probe;
 pub mod properties;
+pub mod quota;
 pub mod rescue;
 pub mod resize;
 pub mod rm_tree;

@@ -11,6 +11,7 @@ use betrfs_fuse::{Errno, RemoveTreeError};
 
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
+use crate::path::CHANGED;
 use crate::{ownership, path};
 
 /// Remove a directory on a mount with everything below it at once, whatever its size
@@ -56,6 +57,7 @@ fn why(error: &io::Error, dir: &Path) -> String {
         Some(Errno::INVAL) => "give its name, not as `.` or `..`".to_owned(),
         Some(Errno::NOTDIR) => "it is no directory; a symbolic link is not followed".to_owned(),
         Some(Errno::LOOP) => path::LOOPS.to_owned(),
+        Some(Errno::AGAIN) => CHANGED.to_owned(),
         Some(Errno::PERM) => ownership::why_refused(dir).unwrap_or_else(|| {
             "only root and the user who mounted the volume may, in a sticky directory only as its owner, and \
              not if it or its parent is immutable or append-only (`lsattr -d` shows flags)"

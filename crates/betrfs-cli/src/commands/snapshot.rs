@@ -201,6 +201,8 @@ fn not_restored(dir: &Path, name: &OsStr, keep_as: &OsStr, error: &RestoreError)
         }
         RestoreError::Os(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::EXIST) => format!("a snapshot {} exists: give another --keep-as", keep_as.display()),
+            Some(Errno::DQUOT) => "the quota that it is in has no room for what was in the snapshot".to_owned(),
+            Some(Errno::AGAIN) => path::CHANGED.to_owned(),
             Some(Errno::PERM) => {
                 "only root and the user who mounted the volume may, and not if it is immutable or append-only \
                  (`lsattr -d` shows flags)"
@@ -318,6 +320,11 @@ fn why(error: &io::Error) -> String {
         Some(Errno::NOTDIR) => "it is no directory".to_owned(),
         Some(Errno::EXIST) => "a snapshot with that name exists".to_owned(),
         Some(Errno::LOOP) => path::LOOPS.to_owned(),
+        Some(Errno::DQUOT) => {
+            "snapshots do not count for the quota that it is in, so that only root and the user who \
+                               mounted the volume may make them there"
+                .to_owned()
+        }
         Some(Errno::PERM) => "only root and the user who mounted the volume may".to_owned(),
         _ => error.to_string(),
     }

@@ -33,6 +33,7 @@ mod mounted;
 mod names;
 mod program;
 mod properties;
+mod quotas;
 mod racing_users;
 mod read_only;
 mod request_costs;

@@ -259,7 +259,7 @@ impl Dispatch {
             Opcode::Fsync => server.fsync(node).map(|()| 0),
             Opcode::Fsyncdir => server.fsyncdir(node).map(|()| 0),
             Opcode::Syncfs => server.syncfs().map(|()| 0),
-            Opcode::Statfs => r.reply(&to_statfs(&server.statfs()?)),
+            Opcode::Statfs => r.reply(&to_statfs(&server.statfs(node)?)),
             // Opening a directory needs no request: the kernel sends no more of them, and keeps listings
             // until it changes the directory itself.
             Opcode::Opendir => Err(Errno::NOSYS),

@@ -40,8 +40,8 @@ impl Server {
         self.volume.sync().answer()
     }
 
-    /// STATFS
-    pub fn statfs(&self) -> Answer<StatFs> {
-        self.volume.statfs().answer()
+    /// STATFS: of a directory in a quota, as the kernel names the object that was asked about.
+    pub fn statfs(&self, node: InodeId) -> Answer<StatFs> {
+        self.volume.statfs_at(node).answer()
     }
 }

@@ -16,6 +16,7 @@ mod ioctl;
 mod namespace;
 mod owners;
 mod properties;
+mod quota;
 mod readdirplus_policy;
 mod writable_mappings;
 mod xattr;

@@ -7,6 +7,7 @@ mod listing;
 mod messages;
 mod opcode;
 pub mod properties;
+pub mod quota;
 
 pub use body::{Body, name};
 pub use listing::Listing;

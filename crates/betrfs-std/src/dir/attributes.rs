@@ -116,11 +116,11 @@ impl Dir {
         self.set(found, &SetAttr { atime_ns, mtime_ns, ..SetAttr::default() })
     }
 
-    /// The room on the volume.
+    /// The room in the directory: that of the volume or, if it is less, of the nearest quota above.
     ///
     /// # Errors
-    /// None so far.
+    /// The volume's.
     pub fn statfs(&self) -> Result<StatFs> {
-        self.opened().volume.statfs().of("examine the volume of", self.given_path())
+        self.opened().volume.statfs_at(self.id()).of("examine the volume of", self.given_path())
     }
 }

@@ -31,6 +31,9 @@ pub(crate) fn delete_data(batch: &mut Batch, own: &[u8], record: &Record) {
     if planted::is(Bug::AttributesLeftBehind) {
         return;
     }
+    if record.quota().is_some() {
+        batch.delete(DATA, &key::quota_use(own));
+    }
     if record.flags.has(Flags::LARGE_XATTRS) {
         let (lo, hi) = key::xattrs(own);
         batch.delete_range(DATA, &lo, &hi);

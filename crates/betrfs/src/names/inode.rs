@@ -9,12 +9,12 @@ use betree_platform::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64}
 use betree_platform::sync::{Mutex, RwLock};
 
 use super::namespace::Exclusive;
+use super::quota::MayCount;
 use crate::error::{Error, Result};
 use crate::names::open_below::OpenBelow;
-use crate::names::{ChangeEpoch, Directory, Recorded};
-use crate::schema::block::BLOCK;
+use crate::names::{ChangeEpoch, Counter, CountingAbove, Directory, Recorded};
 use crate::schema::{Record, key};
-use crate::types::{Attr, Entry, FileType, InodeId};
+use crate::types::{Attr, Entry, InodeId};
 
 /// 2^64 divided by the golden ratio.
 const FIBONACCI_64: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -55,8 +55,9 @@ pub(crate) enum Place {
     /// Under its only name, in its parent's turn `turn`. A turn ends when everything in the parent is removed
     /// at once.
     Named { parent: Arc<Inode>, name: Arc<[u8]>, turn: u32 },
-    /// Under an object id; its names are redirects.
-    Object { oid: u64 },
+    /// Under an object id; its names are redirects. `home` is the directory of the nearest quota above them:
+    /// all names are in the same one.
+    Object { oid: u64, home: Option<Arc<Inode>> },
     /// Unlinked while open: the record is in memory only; the blocks are still under the key `base` and
     /// belong to the marker `marker`.
     Orphan { marker: u64, base: Arc<[u8]> },
@@ -76,6 +77,7 @@ pub(crate) struct OfDir {
     pub(super) properties: AtomicU32,
     /// May be locked while the seat of an inode below is locked.
     pub(super) open_below: Mutex<OpenBelow>,
+    pub(super) may_count: MayCount,
 }
 
 /// The part of an inode that its lock protects.
@@ -95,6 +97,26 @@ pub(crate) struct DirPath {
     pub salts: u64,
     /// Number of inodes looked at for it.
     pub steps: usize,
+    /// What counts the changes below the directory, from the nearest on up; nothing for a place in a
+    /// snapshot.
+    pub counting: Vec<CountingAbove>,
+}
+
+impl DirPath {
+    /// The nearest quota.
+    pub fn quota(&self) -> Option<&Arc<Counter>> {
+        self.counting.iter().find_map(|above| above.counting.quota.as_ref())
+    }
+
+    /// All quotas.
+    pub fn quotas(&self) -> Vec<Arc<Counter>> {
+        self.counting.iter().filter_map(|above| above.counting.quota.clone()).collect()
+    }
+
+    /// The directory of the nearest quota.
+    pub fn home(&self) -> Option<Arc<Inode>> {
+        self.quota().and_then(|quota| quota.dir())
+    }
 }
 
 impl Place {
@@ -126,7 +148,9 @@ impl Inode {
             of_dir: dir.is_some().then(|| {
                 let (turn, open_below) = (AtomicU32::new(0), Mutex::default());
                 let properties = AtomicU32::new(record.properties().to_bits());
-                Box::new(OfDir { salt: AtomicU64::new(record.salt), turn, properties, open_below })
+                let may_count = MayCount::with(record.quota());
+                let salt = AtomicU64::new(record.salt);
+                Box::new(OfDir { salt, turn, properties, open_below, may_count })
             }),
             atime_ns: AtomicI64::new(record.atime_ns),
             state: RwLock::new(State {
@@ -154,7 +178,7 @@ impl Inode {
 
     /// Whether it is stored under this object id.
     pub fn is_object(&self, id: u64) -> bool {
-        matches!(*self.seat.lock(), Place::Object { oid } if oid == id)
+        matches!(*self.seat.lock(), Place::Object { oid, .. } if oid == id)
     }
 
     /// Whether it is the entry with the snapshots of a directory.
@@ -168,6 +192,17 @@ impl Inode {
         // The old place is dropped outside of the lock: it may hold the last reference to the parent.
         let old = core::mem::replace(&mut *seat, place);
         self.moved(seat, &old);
+        drop(old);
+    }
+
+    /// Notes the directory of the nearest quota above the names of a file that may have several.
+    pub fn set_home(&self, to: Option<Arc<Inode>>) {
+        let mut seat = self.seat.lock();
+        let old = match &mut *seat {
+            Place::Object { home, .. } => core::mem::replace(home, to),
+            _ => return,
+        };
+        drop(seat);
         drop(old);
     }
 
@@ -225,6 +260,8 @@ impl Inode {
         let (mut salts, mut steps) = (0u64, 0);
         let mut above: Option<Arc<Inode>> = None;
         let mut is_snapshot = false;
+        // With the number of bytes behind the path of each, as long as the length of all is not known.
+        let mut counting: Vec<CountingAbove> = Vec::new();
         loop {
             let here = above.as_deref().unwrap_or(self);
             let is_known = |(dir, _): &&(Arc<Inode>, DirPath)| core::ptr::eq(&**dir, here) && !here.is_gone();
@@ -234,10 +271,16 @@ impl Inode {
                 salts = salts.wrapping_add(path.map_or(here.salt(), |path| path.salts));
             }
             if let Some(path) = path {
+                counting.extend(path.counting.iter().map(|above| {
+                    let behind = path.bytes.len().saturating_sub(above.path_bytes);
+                    CountingAbove { path_bytes: bytes.len() + behind, ..above.clone() }
+                }));
                 bytes.extend(path.bytes.iter().rev());
                 break;
             }
             steps += 1;
+            counting
+                .extend(here.counting().map(|counting| CountingAbove { counting, path_bytes: bytes.len() }));
             let seat = here.seat.lock();
             let parent = match &*seat {
                 Place::Root => break,
@@ -260,8 +303,12 @@ impl Inode {
         bytes.reverse();
         if is_snapshot {
             bytes = key::in_snapshots(bytes);
+            counting.clear();
         }
-        Ok(DirPath { bytes, salts, steps })
+        for above in &mut counting {
+            above.path_bytes = bytes.len().saturating_sub(above.path_bytes);
+        }
+        Ok(DirPath { bytes, salts, steps, counting })
     }
 
     /// Whether the inode is an entry for snapshots or below one, and the number of inodes looked at to find
@@ -312,7 +359,7 @@ impl Inode {
         match place {
             Place::Root => Ok(key::ROOT_KEY.to_vec()),
             Place::Named { parent, name, .. } => Ok(key::entry(&path(&parent)?.bytes, &name)),
-            Place::Object { oid } => Ok(key::object(oid)),
+            Place::Object { oid, .. } => Ok(key::object(oid)),
             Place::Orphan { base, .. } => Ok(base.to_vec()),
             Place::Snapshots { .. } => Err(Error::InSnapshot),
             Place::Gone => Err(Error::Stale),
@@ -358,24 +405,12 @@ impl Inode {
             gid: record.gid,
             rdev: record.rdev,
             size: record.size,
-            blocks_512: blocks_512(record),
+            blocks_512: record.units_512(),
             atime_ns: self.atime_ns.load(Relaxed),
             mtime_ns: record.mtime_ns,
             ctime_ns: record.ctime_ns,
             crtime_ns: record.crtime_ns,
         }
-    }
-}
-
-/// Number of units of 512 bytes. For a sparse file with a size it is not 0: bytes written to a mapping may
-/// not have arrived yet, and archivers would skip the file.
-fn blocks_512(record: &Record) -> u64 {
-    match record.file_type {
-        FileType::Regular => {
-            let blocks = record.blocks().saturating_mul(BLOCK / 512);
-            blocks.clamp(u64::from(record.size > 0), record.size.div_ceil(512))
-        }
-        _ => 0,
     }
 }
 
@@ -409,7 +444,10 @@ impl Drop for Inode {
     /// Drops the directories above in a loop: a deep path must not become a deep recursion.
     fn drop(&mut self) {
         let mut place = core::mem::replace(&mut *self.seat.get_mut(), Place::Gone);
-        while let Place::Named { parent, .. } | Place::Snapshots { of: parent } = place {
+        while let Place::Named { parent, .. }
+        | Place::Snapshots { of: parent }
+        | Place::Object { home: Some(parent), .. } = place
+        {
             let Some(mut parent) = Arc::into_inner(parent) else { break };
             place = core::mem::replace(&mut *parent.seat.get_mut(), Place::Gone);
         }

@@ -76,7 +76,8 @@ impl InodeTable {
             inode.id = inner.alias(self.platform.random_u64());
         }
         let inode = Arc::new(inode);
-        if let Place::Object { oid } = inode.place() {
+        inode.bind_quota();
+        if let Place::Object { oid, .. } = inode.place() {
             inner.objects.insert(oid, inode.id);
         }
         inner.inodes.insert(inode.id, inode.clone());
@@ -198,7 +199,7 @@ impl Inner {
             parent.last_change.inherit(&inode.last_change);
         }
         inode.drop_note();
-        if let Place::Object { oid } = place {
+        if let Place::Object { oid, .. } = place {
             self.objects.remove(&oid);
         }
         self.inodes.remove(&id)

@@ -14,6 +14,7 @@ mod open_below;
 mod openings;
 mod orphans;
 mod properties;
+mod quota;
 
 pub(crate) use access_queue::AccessQueue;
 pub(crate) use allocations::Allocations;
@@ -25,3 +26,4 @@ pub(crate) use inode_table::InodeTable;
 pub(crate) use listing_epoch::{ChangeEpoch, ListingEpochs};
 pub(crate) use namespace::{Exclusive, InNamespace, Namespace, Shared};
 pub(crate) use orphans::Orphans;
+pub(crate) use quota::{Counter, CountingAbove, Held, Tally};

@@ -18,22 +18,29 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 use betree_platform::sync::Mutex;
 use betree_platform::sync::atomic::AtomicUsize;
 
-use crate::names::Inode;
+use crate::error::Result;
+use crate::names::{Counter, Held, Inode};
 use crate::planted::{self, Bug};
-use crate::schema::key;
+use crate::schema::{Amount, key};
 
 /// The unlinked files by the key of their blocks.
 #[derive(Default)]
 pub(crate) struct Orphans {
-    by_base: Mutex<BTreeMap<Arc<[u8]>, Arc<Inode>>>,
+    by_base: Mutex<BTreeMap<Arc<[u8]>, Orphan>>,
     /// Their number, readable without the lock.
     count: AtomicUsize,
 }
 
+struct Orphan {
+    inode: Arc<Inode>,
+    /// What it takes of the quotas that it was in, where it no longer counts.
+    held: Held,
+}
+
 impl Orphans {
-    pub fn insert(&self, base: Arc<[u8]>, inode: Arc<Inode>) {
+    pub fn insert(&self, base: Arc<[u8]>, inode: Arc<Inode>, held: Held) {
         let mut by_base = self.by_base.lock();
-        by_base.insert(base, inode);
+        by_base.insert(base, Orphan { inode, held });
         self.count.store(by_base.len(), Release);
     }
 
@@ -43,6 +50,28 @@ impl Orphans {
         self.count.store(by_base.len(), Release);
         drop(by_base);
         drop(removed);
+    }
+
+    /// Notes that the blocks of a file have another key.
+    pub fn move_base(&self, from: &[u8], to: Arc<[u8]>) {
+        let mut by_base = self.by_base.lock();
+        if let Some(orphan) = by_base.remove(from) {
+            by_base.insert(to, orphan);
+        }
+    }
+
+    /// Has a file hold more of its quotas, or less.
+    ///
+    /// # Errors
+    /// [`Error::QuotaExceeded`](crate::Error::QuotaExceeded).
+    pub fn hold_more(&self, base: &[u8], more: Amount) -> Result<()> {
+        self.by_base.lock().get_mut(base).map_or(Ok(()), |orphan| orphan.held.change(more))
+    }
+
+    /// Has a file hold nothing of its quotas any more; returns them.
+    pub fn let_go(&self, base: &[u8]) -> Vec<Arc<Counter>> {
+        let mut by_base = self.by_base.lock();
+        by_base.get_mut(base).map_or_else(Vec::new, |orphan| core::mem::take(&mut orphan.held).let_go())
     }
 
     /// Whether an unlinked file's blocks are under this key.
@@ -61,7 +90,7 @@ impl Orphans {
         let by_base = self.by_base.lock();
         let from = by_base.range::<[u8], _>((Bound::Included(first.as_slice()), Bound::Unbounded));
         from.take_while(|(base, _)| key::is_below(path, base))
-            .map(|(base, inode)| (base.clone(), inode.clone()))
+            .map(|(base, orphan)| (base.clone(), orphan.inode.clone()))
             .collect()
     }
 }

@@ -2,11 +2,14 @@
 //!
 //! A block has up to [`BLOCK_BYTES`] bytes; the rest reads as zeros. The three changes need no query: WRITE
 //! fills with zeros up to its offset and creates the block if it is absent; CUT only shortens; ZERO stays
-//! within the stored length. CUT and ZERO do not create a block.
+//! within the stored length. CUT and ZERO do not create a block. ADD is for the use of a quota, which stands
+//! beside the blocks: it adds a difference to an amount that is there.
 
 use alloc::vec::Vec;
 
 use betree::Upsert;
+
+use crate::schema::Amount;
 
 /// The unit of file data.
 pub(crate) const BLOCK_BYTES: usize = 4096;
@@ -16,6 +19,7 @@ pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
 const WRITE: u8 = 1;
 const CUT: u8 = 2;
 const ZERO: u8 = 3;
+const ADD: u8 = 4;
 
 /// The change that puts `bytes` at `offset` in a block.
 pub(crate) fn write(offset: usize, bytes: &[u8]) -> Vec<u8> {
@@ -36,6 +40,13 @@ pub(crate) fn cut(len: usize) -> Vec<u8> {
 pub(crate) fn zero(offset: usize, len: usize) -> Vec<u8> {
     let ([a, b], [c, d]) = (small(offset), small(len));
     alloc::vec![ZERO, a, b, c, d]
+}
+
+/// The change that adds to the use of a quota.
+pub(crate) fn add(more: Amount) -> Vec<u8> {
+    let mut delta = alloc::vec![ADD];
+    delta.extend_from_slice(&more.encode());
+    delta
 }
 
 /// A number of up to [`BLOCK_BYTES`].
@@ -87,6 +98,10 @@ fn changed(old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
                 block
             })
         }
+        [ADD, ref more @ ..] => match (old.and_then(Amount::decode), Amount::decode(more)) {
+            (Some(amount), Some(more)) => Some((amount + more).encode()),
+            _ => old.map(<[u8]>::to_vec),
+        },
         _ => old.map(<[u8]>::to_vec),
     }
 }
@@ -116,7 +131,7 @@ mod tests {
             }),
             within.clone().prop_map(Change::Cut),
             (within.clone(), within).prop_map(|(offset, len)| Change::Zero(offset, len)),
-            proptest::collection::vec(4u8.., 0..8).prop_map(Change::Junk),
+            proptest::collection::vec(5u8.., 0..8).prop_map(Change::Junk),
         ]
     }
 
@@ -153,6 +168,16 @@ mod tests {
             }
             Change::Junk(bytes) => bytes.clone(),
         }
+    }
+
+    #[test]
+    fn differences_add_up_in_any_order_and_make_no_use() {
+        let [one, other] = [(5, 1), (-7, 2)].map(|(bytes, objects)| Amount { bytes, objects });
+        let both = |first, then| changed(changed(Some(&[0; 16]), &add(first)).as_deref(), &add(then));
+        assert_eq!(both(one, other), Some(Amount { bytes: -2, objects: 3 }.encode()));
+        assert_eq!(both(one, other), both(other, one));
+        assert_eq!(changed(None, &add(one)), None);
+        assert_eq!(changed(Some(b"block"), &add(one)).as_deref(), Some(&b"block"[..]));
     }
 
     proptest! {

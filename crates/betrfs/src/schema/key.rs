@@ -25,8 +25,8 @@ use alloc::vec::Vec;
 use betree::{Cut, KEY_BYTES_MAX};
 
 pub(crate) use data::{
-    DataTag, all_blocks, block, block_numbers, blocks, blocks_from, data, first_block_behind, split_data,
-    xattr, xattrs,
+    DataTag, all_blocks, block, block_numbers, blocks, blocks_from, data, first_block_behind, quota_use,
+    split_data, xattr, xattrs,
 };
 pub(crate) use describe::{describe, describe_cut, described};
 

@@ -74,6 +74,10 @@ pub(crate) const NUMBERS_MAX: u64 = 1 << 62;
 const FIRST_ID: u64 = 2;
 const FIRST_OID: u64 = 1;
 
+/// The feature of a volume on which a directory had a quota: a program that does not count would leave wrong
+/// uses behind.
+pub(crate) const QUOTAS: u64 = 1;
+
 /// The volume's own record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct VolumeRecord {
@@ -105,7 +109,7 @@ impl VolumeRecord {
     pub fn decode(bytes: &[u8]) -> Result<VolumeRecord> {
         let parsed = VolumeBytes::ref_from_bytes(bytes)
             .map_err(|_| damaged(&key::VOLUME_KEY, "it is not of its size"))?;
-        if parsed.schema.get() != SCHEMA || parsed.features.get() != 0 {
+        if parsed.schema.get() != SCHEMA || parsed.features.get() & !QUOTAS != 0 {
             let (schema, features) = (parsed.schema.get(), parsed.features.get());
             return Err(Error::NotAVolume {
                 why: format!(
@@ -118,7 +122,7 @@ impl VolumeRecord {
         if !(FIRST_ID..=NUMBERS_MAX).contains(&ids) || !(FIRST_OID..=NUMBERS_MAX).contains(&oids) {
             return Err(damaged(&key::VOLUME_KEY, "no volume comes to its numbers"));
         }
-        Ok(VolumeRecord { features: 0, ids, oids, kept: parsed.kept })
+        Ok(VolumeRecord { features: parsed.features.get(), ids, oids, kept: parsed.kept })
     }
 }
 
@@ -136,7 +140,7 @@ mod tests {
         for later in [&b"\x02\0\0\0\0\0f"[..], b"\x01\x01\0\0\0\0f"] {
             assert!(matches!(Marker::decode(b"m", later), Err(Error::UnknownKind { .. })), "{later:?}");
         }
-        let record = VolumeRecord { features: 0, ids: 3, oids: 4, kept: [9; 32] };
+        let record = VolumeRecord { features: QUOTAS, ids: 3, oids: 4, kept: [9; 32] };
         assert_eq!(VolumeRecord::decode(&record.encode()), Ok(record));
         assert!(VolumeRecord::decode(&record.encode()[1..]).is_err());
         for number in [0, NUMBERS_MAX + 1, u64::MAX - 1, u64::MAX] {
@@ -144,7 +148,7 @@ mod tests {
                 assert!(matches!(VolumeRecord::decode(&hostile.encode()), Err(Error::Damaged { .. })));
             }
         }
-        let later = VolumeRecord { features: 1, ..record };
+        let later = VolumeRecord { features: QUOTAS | 2, ..record };
         assert!(matches!(VolumeRecord::decode(&later.encode()), Err(Error::NotAVolume { .. })));
     }
 }

@@ -12,13 +12,15 @@ use betree::TaggedTail;
 use crate::schema::Extents;
 use crate::schema::block::BLOCK;
 use crate::schema::xattr::Xattr;
-use crate::types::{FileType, InodeFlags};
+use crate::types::{FileType, InodeFlags, QuotaLimits};
 
 /// The longest target of a symbolic link.
 pub(crate) const TARGET_BYTES_MAX: usize = 4095;
 
 /// The tag of a snapshot's maker.
 const MAKER: u16 = 1;
+/// The tag of the limits of a directory's quota.
+const QUOTA: u16 = 0x20;
 
 /// Properties of an inode, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -212,6 +214,35 @@ impl Record {
             // Where there is no room for it, only trusted users remove the snapshot.
             let _fits = uid.is_none_or(|uid| rare.tail.set(MAKER, &uid.to_le_bytes()));
         });
+    }
+
+    /// The limits of a directory's quota, if it has one. The tag of anything else has no meaning.
+    pub fn quota(&self) -> Option<QuotaLimits> {
+        let (_, limits) = self.rare().tail.iter().find(|(tag, _)| *tag == QUOTA && self.is_dir())?;
+        QuotaLimits::decode(limits)
+    }
+
+    /// Sets or removes a directory's quota. `false`, without a change, if the record has no room for it.
+    #[must_use]
+    pub fn set_quota(&mut self, limits: Option<QuotaLimits>) -> bool {
+        let mut fits = true;
+        self.change_rare(|rare| match limits {
+            Some(limits) => fits = rare.tail.set(QUOTA, &limits.encode()),
+            None => rare.tail = rare.tail.without(QUOTA),
+        });
+        fits
+    }
+
+    /// Number of units of 512 bytes that a file takes. For a sparse file with a size it is not 0: bytes
+    /// written to a mapping may not have arrived yet, and archivers would skip the file.
+    pub fn units_512(&self) -> u64 {
+        match self.file_type {
+            FileType::Regular => {
+                let units = self.blocks().saturating_mul(BLOCK / 512);
+                units.clamp(u64::from(self.size > 0), self.size.div_ceil(512))
+            }
+            _ => 0,
+        }
     }
 
     /// Whether it is a directory.

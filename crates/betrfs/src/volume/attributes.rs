@@ -8,13 +8,13 @@ use betree::Batch;
 use crate::FILE_BYTES_MAX;
 use crate::contents::{acl_of, drop_capabilities, put_xattr, resize};
 use crate::error::{Error, Result};
-use crate::names::{Inode, State};
+use crate::names::{Inode, Place, State};
 use crate::op::{Op, OpKind};
 use crate::rules::{
     kill_set_id, refuse_if_immutable, refuse_if_protected, refuse_key_in_snapshot, runs_as_group,
 };
 use crate::schema::block::BLOCK;
-use crate::schema::{META, Record};
+use crate::schema::{Amount, META, Record};
 use crate::types::{AclKind, Attr, FileType, InodeId, SetAttr, TimeSet};
 use crate::volume::Volume;
 
@@ -132,8 +132,8 @@ impl Volume {
         Ok(inode.attr(&state.record))
     }
 
-    /// Commits a batch with the inode's new record, and installs the record. That of an unlinked inode is in
-    /// memory only.
+    /// Commits a batch with the inode's new record, and installs the record, which counts for the quotas
+    /// above it. That of an unlinked inode is in memory only.
     pub(super) fn commit_record(
         &self,
         op: &Op<'_>,
@@ -160,7 +160,17 @@ impl Volume {
         if !inode.is_unlinked() {
             batch.put(META, own, &record.encode());
         }
-        op.commit(&batch)?;
+        let more = Amount::of(&record) - Amount::of(&state.record);
+        let charge = self.charge_inode(op, inode, more, &mut batch)?;
+        let orphan = match inode.place() {
+            Place::Orphan { base, .. } if !more.is_zero() => Some(base),
+            _ => None,
+        };
+        orphan.iter().try_for_each(|base| self.orphans.hold_more(base, more))?;
+        // It held that much before, so it may again.
+        let give_back = |_: &Error| orphan.iter().for_each(|base| drop(self.orphans.hold_more(base, -more)));
+        op.commit(&batch).inspect_err(give_back)?;
+        charge.keep();
         inode.atime_ns.store(record.atime_ns, Relaxed);
         self.install_record(inode, state, record);
         Ok(())

@@ -13,6 +13,7 @@ mod losses;
 mod memory;
 mod mends;
 mod names;
+mod quotas;
 mod repair;
 mod report;
 mod scrub;
@@ -69,6 +70,8 @@ struct Check<'a> {
     links: BTreeMap<u64, LinkCount>,
     /// The keys with blocks of unlinked files.
     orphans: BTreeSet<Vec<u8>>,
+    /// The paths of directories with quotas.
+    quotas: Vec<Vec<u8>>,
     /// The lowest ids that were never reserved.
     volume: Option<VolumeRecord>,
     redirects: u64,
@@ -303,6 +306,7 @@ fn scan<'v>(
     check.reserved();
     check.names();
     check.counts();
+    check.quotas();
     check.data();
     check.unowned_damage();
     check.links();
@@ -327,6 +331,7 @@ impl<'a> Check<'a> {
             dirs: BTreeMap::new(),
             links: BTreeMap::new(),
             orphans: BTreeSet::new(),
+            quotas: Vec::new(),
             volume: None,
             redirects: 0,
             unchecked: Unchecked::default(),

@@ -16,7 +16,7 @@ use betree::Batch;
 use crate::FILE_BYTES_MAX;
 use crate::contents::{copy_data, delete_data, drop_capabilities, store_xattrs};
 use crate::error::{Error, Result};
-use crate::names::{Directory, Exclusive, Inode, Place};
+use crate::names::{DirPath, Directory, Exclusive, Inode, Place};
 use crate::op::{Op, OpKind, refuse_in_snapshot};
 use crate::planted::{self, Bug};
 use crate::properties::OwnProperties;
@@ -25,10 +25,14 @@ use crate::rules::{
     unprotect,
 };
 use crate::schema::block::BLOCK;
-use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, Stored, XattrValue, damaged, key};
+use crate::schema::{
+    Amount, DATA, Flags, LINKS, META, Marker, Record, Redirect, Stored, XattrValue, block, damaged, key,
+};
 use crate::types::{Entry, FileType, InodeId, Owned};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
+use crate::volume::charge::{Charge, spoil, stored_use};
+use crate::volume::measure::Measuring;
 
 /// Number of linked files copied in one batch, at most.
 const OBJECTS_MAX: usize = 64;
@@ -40,6 +44,8 @@ pub(super) struct Copy<'a> {
     pub to_path: &'a [u8],
     /// Flags that copies of linked files get.
     pub flags: Flags,
+    /// What is used of its quota, if it has one that is new.
+    pub used: Option<Amount>,
 }
 
 /// A linked file on its way into a copy.
@@ -78,6 +84,16 @@ impl Volume {
     /// become too long.
     pub fn clone_inode(&self, source: InodeId, parent: InodeId, name: &[u8]) -> Result<Entry> {
         check_name(name)?;
+        self.measured(|measuring| self.make_copy(source, parent, name, measuring))
+    }
+
+    fn make_copy(
+        &self,
+        source: InodeId,
+        parent: InodeId,
+        name: &[u8],
+        measuring: &Measuring<'_>,
+    ) -> Result<Entry> {
         let op = self.update(OpKind::Clone, 0)?;
         let exclusive = self.exclusive(&op, &[parent, source], &[(parent, name)]);
         let source = self.inode(source)?;
@@ -91,6 +107,7 @@ impl Volume {
             return Err(Error::Exists);
         }
         refuse_if_immutable(&dir.state.read().record)?;
+        let more = self.copied_amount(&op, &path, &source, measuring)?;
         let now_ns = self.platform.now_ns();
         let ino = self.numbers.id(&op)?;
         let mut record = self.copied_record(&source, ino.wrapping_sub(path.salts), now_ns);
@@ -116,12 +133,18 @@ impl Volume {
             let redirect = Redirect { oid: new, ino, file_type: record.file_type };
             batch.put(META, &to_key, &redirect.encode());
             batch.put(LINKS, &to_key, &new.to_be_bytes());
-            (place, oid) = (Place::Object { oid: new }, Some(new));
+            (place, oid) = (Place::Object { oid: new, home: path.home() }, Some(new));
         }
         let child_path = key::child_path(&path.bytes, name);
         batch.put(META, &key::own(&path.bytes), &dir_record.encode());
-        let copy = Copy { to_key: &own, to_path: &child_path, flags: Flags::default() };
+        // Before it counts, which may be in its source.
+        let used = use_of_copy(&op, &source, &record)?;
+        let copy = Copy { to_key: &own, to_path: &child_path, flags: Flags::default(), used };
+        // A measurement of the directory does not know all files with several names in the copy.
+        spoil(&path);
+        let charge = self.charge(&op, &path, more, &mut batch)?;
         self.commit_copy(&exclusive, &op, batch, &source, &copy, &mut record)?;
+        charge.keep();
 
         let (file_type, is_dir) = (record.file_type, record.is_dir());
         let known_dir = is_dir.then(|| Directory::new(self.names_total.clone()));
@@ -159,7 +182,7 @@ impl Volume {
     /// two are not both files or both directories; [`Error::NameTooLong`] as in
     /// [`clone_inode`](Volume::clone_inode).
     pub fn clone_onto(&self, source: InodeId, target: InodeId) -> Result<()> {
-        self.fill(source, target, None)
+        self.measured(|measuring| self.fill(source, target, None, measuring))
     }
 
     /// Does the same for a user whose the source is as a whole; the target must be the user's too.
@@ -168,10 +191,16 @@ impl Volume {
     /// Those of `clone_onto`; [`Error::NotPermitted`] if the target belongs to somebody else; [`Error::Busy`]
     /// if something may have come into the source that is not the user's: it is to be looked through again.
     pub fn clone_onto_as(&self, owned: &Owned, target: InodeId) -> Result<()> {
-        self.fill(owned.node, target, Some(owned))
+        self.measured(|measuring| self.fill(owned.node, target, Some(owned), measuring))
     }
 
-    fn fill(&self, source: InodeId, target: InodeId, by: Option<&Owned>) -> Result<()> {
+    fn fill(
+        &self,
+        source: InodeId,
+        target: InodeId,
+        by: Option<&Owned>,
+        measuring: &Measuring<'_>,
+    ) -> Result<()> {
         let op = self.update(OpKind::Clone, 0)?;
         let exclusive = self.exclusive(&op, &[target, source], &[]);
         let (source, target) = (self.inode(source)?, self.inode(target)?);
@@ -202,6 +231,17 @@ impl Volume {
             self.refuse_in_use(&op, &old, &path)?;
         }
         refuse_if_protected(&old)?;
+        if old.quota().is_some() {
+            return Err(Error::Invalid("a directory with a quota cannot become a copy"));
+        }
+        let counted = match old.is_dir() {
+            true => Some(op.dir_path(&target)?),
+            false => self.counted_path(&op, &target)?,
+        };
+        let more = match &counted {
+            Some(path) => self.copied_amount(&op, path, &source, measuring)? - Amount::of(&old),
+            None => Amount::default(),
+        };
         let mut record = self.copied_record(&source, old.id, self.platform.now_ns());
         unprotect(&mut record);
         // It is the object that it was, for handles of it too.
@@ -218,11 +258,27 @@ impl Volume {
             let (lo, hi) = key::xattrs(&own);
             batch.delete_range(DATA, &lo, &hi);
         }
-        leave_out(&op, &mut batch, &mut record, &source, &target, &path)?;
-        let copy = Copy { to_key: &own, to_path: &path, flags: Flags::default() };
+        let left_out = leave_out(&op, &mut batch, &mut record, &source, &target, &path)?;
+        let used = use_of_copy(&op, &source, &record)?.map(|used| used - left_out);
+        let copy = Copy { to_key: &own, to_path: &path, flags: Flags::default(), used };
+        let charge = match &counted {
+            // What is not counted for a quota was not measured either.
+            Some(path) if path.quota().is_none() => {
+                spoil(path);
+                None
+            }
+            Some(path) => {
+                spoil(path);
+                Some(self.charge(&op, path, more - left_out, &mut batch)?)
+            }
+            None => None,
+        };
+        self.quotas.note_object(&target);
         self.commit_copy(&exclusive, &op, batch, &source, &copy, &mut record)?;
+        charge.into_iter().for_each(Charge::keep);
 
         self.paths_change(&exclusive);
+        target.set_counter(record.quota());
         target.set_salt(&exclusive, record.salt);
         target.set_own_properties(record.properties());
         target.atime_ns.store(record.atime_ns, Relaxed);
@@ -242,6 +298,27 @@ impl Volume {
             record.salt = self.platform.random_u64();
         }
         record
+    }
+
+    /// What a copy of an object brings to the quotas above its place; nothing is measured without any.
+    fn copied_amount(
+        &self,
+        op: &Op<'_>,
+        to: &DirPath,
+        source: &Arc<Inode>,
+        measuring: &Measuring<'_>,
+    ) -> Result<Amount> {
+        let own = {
+            let record = &source.state.read().record;
+            if !record.is_dir() {
+                return Ok(Amount::of(record));
+            }
+            Amount::of(record)
+        };
+        if to.quota().is_none() {
+            return Ok(Amount::default());
+        }
+        Ok(own + measuring.content(op, source)?.copied)
     }
 
     /// Adds to the batch the copy of `source` with this record, and commits it.
@@ -269,7 +346,7 @@ impl Volume {
         copy: &Copy<'_>,
         record: &mut Record,
     ) -> Result<Vec<LinkedCopy>> {
-        let Copy { to_key, to_path, flags } = *copy;
+        let Copy { to_key, to_path, flags, used } = *copy;
         batch.limit_clone_keys(key::OWN_KEY_BYTES_MAX);
         let from_key = op.own_key(source)?;
         copy_data(op, batch, record, &from_key, to_key)?;
@@ -301,6 +378,9 @@ impl Volume {
                 batch.put(META, name, &Redirect { oid, ino, file_type }.encode());
                 batch.put(LINKS, name, &oid.to_be_bytes());
             }
+        }
+        if let Some(used) = used {
+            batch.put(DATA, &key::quota_use(to_key), &used.encode());
         }
         batch.put(META, to_key, &record.encode());
         Ok(linked)
@@ -429,6 +509,12 @@ impl Volume {
     }
 }
 
+/// What is used of the quota of a copy, if its record has one.
+pub(super) fn use_of_copy(op: &Op<'_>, source: &Arc<Inode>, record: &Record) -> Result<Option<Amount>> {
+    let Some(quota) = source.quota().filter(|_| record.quota().is_some()) else { return Ok(None) };
+    quota.used(|| stored_use(op, &key::quota_use(&op.own_key(source)?))).map(Some)
+}
+
 /// The record of a linked file as the operation reads it.
 pub(super) fn stored_object(op: &Op<'_>, oid: u64) -> Result<Record> {
     let own = key::object(oid);
@@ -440,7 +526,7 @@ pub(super) fn stored_object(op: &Op<'_>, oid: u64) -> Result<Record> {
 }
 
 /// Adds to a batch the removal of a copy's target from the copy, if the target is below its source. Point
-/// changes apply after clones. `record` is the copy's own.
+/// changes apply after clones. `record` is the copy's own. Returns what the copy has less.
 fn leave_out(
     op: &Op<'_>,
     batch: &mut Batch,
@@ -448,14 +534,14 @@ fn leave_out(
     source: &Arc<Inode>,
     target: &Arc<Inode>,
     to_path: &[u8],
-) -> Result<()> {
-    let Place::Named { parent, name, .. } = target.place() else { return Ok(()) };
+) -> Result<Amount> {
+    let Place::Named { parent, name, .. } = target.place() else { return Ok(Amount::default()) };
     if !record.is_dir() {
-        return Ok(());
+        return Ok(Amount::default());
     }
     let source_path = op.dir_path(source)?.bytes;
     if !key::is_below(&source_path, to_path) {
-        return Ok(());
+        return Ok(Amount::default());
     }
     let parent_path = to_path.get(..to_path.len().saturating_sub(name.len() + 1)).unwrap_or_default();
     let rest = parent_path.get(source_path.len()..).unwrap_or_default();
@@ -479,7 +565,15 @@ fn leave_out(
         less(&mut record);
         batch.put(META, &key::own(&copied_parent), &record.encode());
     }
-    Ok(())
+    let left_out = Amount::of(&target.state.read().record);
+    for above in &op.dir_path(&parent)?.counting {
+        let inside = parent_path.get(source_path.len()..above.path_bytes).filter(|inside| !inside.is_empty());
+        if let (Some(_), Some(inside)) = (&above.counting.quota, inside) {
+            let of = key::own(&[to_path, inside].concat());
+            batch.upsert(DATA, &key::quota_use(&of), &block::add(-left_out));
+        }
+    }
+    Ok(left_out)
 }
 
 /// A smaller range is copied faster.

@@ -13,8 +13,9 @@ use crate::properties::OwnProperties;
 use crate::rules::{
     check_name, count_entry, may_be_foreign, new_record, refuse_if_immutable, refuse_key_in_snapshot,
 };
-use crate::schema::{LINKS, META, Marker, Redirect, TARGET_BYTES_MAX, key};
+use crate::schema::{Amount, LINKS, META, Marker, Redirect, TARGET_BYTES_MAX, key};
 use crate::types::{Access, AclKind, Entry, FileType, InodeId, NewNode};
+use crate::volume::charge::spoil;
 use crate::volume::{CHANGE_BYTES, Volume};
 
 /// Bytes that the records of an entry and of its directory take in a batch, about.
@@ -40,7 +41,7 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Exists`] if the name is taken.
+    /// [`Error::Exists`] if the name is taken; [`Error::QuotaExceeded`].
     pub fn create(&self, parent: InodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
         if new.file_type == FileType::Symlink {
             return Err(Error::Invalid("a symbolic link needs a target"));
@@ -159,12 +160,14 @@ impl Volume {
         record.nlink = 0;
         let (oid, marker) = (self.numbers.oid(&op)?, self.numbers.oid(&op)?);
         let base: Arc<[u8]> = Arc::from(key::object(oid));
+        let path = parent.dir_path()?;
+        let held = self.hold(&op, &path, Amount::of(&record))?;
         let mut batch = Batch::new();
         batch.put(META, &key::marker(marker), &Marker { base: base.to_vec() }.encode());
         op.commit(&batch)?;
         let place = Place::Orphan { marker, base: base.clone() };
         let inode = self.keep(&op, Inode::new(ino, place, record, None));
-        self.orphans.insert(base, inode.clone());
+        self.orphans.insert(base, inode.clone(), held);
         Ok(inode.looked_up())
     }
 
@@ -228,14 +231,17 @@ impl Volume {
             batch.put(META, &own, &record.encode());
             batch.put(META, &at, &redirect.encode());
             batch.put(LINKS, &at, &oid.to_be_bytes());
-            (place, linked) = (Place::Object { oid }, Some(oid));
+            (place, linked) = (Place::Object { oid, home: path.home() }, Some(oid));
+            spoil(&path);
         } else {
             put_bytes(&mut batch, &at, 0, 0, contents);
             store_xattrs(&mut batch, &at, &mut record);
             batch.put(META, &at, &record.encode());
         }
         batch.put(META, &key::own(&path.bytes), &dir_record.encode());
+        let charge = self.charge(&op, &path, Amount::of(&record), &mut batch)?;
         op.commit(&batch)?;
+        charge.keep();
 
         self.install_record(&parent, &mut state, dir_record);
         let file_type = record.file_type;

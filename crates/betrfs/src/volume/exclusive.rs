@@ -12,6 +12,7 @@
 //! | making a snapshot | as `clone_inode` |
 //! | `restore_snapshot` | as `clone_inode` of the directory and of the snapshot, and as `remove_below` |
 //! | removing a snapshot, `remove_below` | open files and linked files below it, and the directories that lead to open ones |
+//! | `set_quota`, `clear_quota` | linked files below it |
 //! | `check` | everything: nobody else can use the volume |
 //!
 //! Each of them makes a fixed number of queries, and one more for each linked file; a batch is as large as

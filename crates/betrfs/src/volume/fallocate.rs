@@ -13,7 +13,7 @@ use crate::op::{Op, OpKind};
 use crate::rules::{check_file, refuse_if_immutable, refuse_if_protected, refuse_key_in_snapshot};
 use crate::schema::block::BLOCK;
 use crate::schema::key::DataTag;
-use crate::schema::{DATA, damaged, key};
+use crate::schema::{Amount, DATA, damaged, key};
 use crate::types::{FallocateMode, InodeId, SeekWhat};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
@@ -46,7 +46,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Invalid`] for an empty range; [`Error::FileTooLarge`]; [`Error::NoSpace`] if the room is not
-    /// there. Nothing was changed.
+    /// there, [`Error::QuotaExceeded`] if a quota has none: its room is not set aside. Nothing was changed.
     pub fn fallocate(&self, node: InodeId, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
         if len == 0 {
             return Err(Error::Invalid("the range is empty"));
@@ -66,6 +66,7 @@ impl Volume {
         }
         let own = inode.own_key()?;
         refuse_key_in_snapshot(&own, &state.record)?;
+        self.refuse_without_quota(&op, &inode, &holes, end)?;
         let promised = self.allocate_ahead(&inode, &holes, end)?;
         let changed = self.change_range(&op, &own, &inode, &mut state, mode, offset..end);
         match &changed {
@@ -74,6 +75,28 @@ impl Volume {
             Ok(()) => {}
         }
         changed
+    }
+
+    /// Refuses to allocate blocks, up to the byte `end`, that a quota has no room for.
+    fn refuse_without_quota(
+        &self,
+        op: &Op<'_>,
+        inode: &Inode,
+        blocks: &[Range<u64>],
+        end: u64,
+    ) -> Result<()> {
+        if blocks.is_empty() || !self.quotas.are_in_use() {
+            return Ok(());
+        }
+        let end = end.next_multiple_of(512);
+        let bytes = |blocks: &Range<u64>| {
+            blocks.end.saturating_mul(BLOCK).min(end).saturating_sub(blocks.start.saturating_mul(BLOCK))
+        };
+        let bytes = i64::try_from(blocks.iter().map(bytes).sum::<u64>()).unwrap_or(i64::MAX);
+        match self.counted_path(op, inode)? {
+            Some(path) => self.hold(op, &path, Amount { bytes, objects: 0 }).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// The changes of [`fallocate`](Volume::fallocate) to a file, without the room set aside.

@@ -11,13 +11,14 @@ mod number_map;
 mod search;
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
-use betree::Error as EngineError;
+use betree::{Cut, Error as EngineError};
 
 use crate::error::{Error, Result};
 use crate::names::Inode;
 use crate::op::{Op, OpKind};
-use crate::schema::{NUMBERS_MAX, key};
+use crate::schema::{LINKS, NUMBERS_MAX, key};
 use crate::types::{Entry, InodeId, SNAPSHOTS_NAME};
 use crate::volume::Volume;
 pub(super) use number_map::NumberMap;
@@ -115,6 +116,18 @@ impl Volume {
         Err(error)
     }
 
+    /// The own key of a name of a file with several: a search through the list of such names.
+    fn a_name_of(&self, op: &Op<'_>, wanted: u64) -> Result<Option<Vec<u8>>> {
+        let view = self.env.view();
+        let mut links = op.scan_of(&view, LINKS, (Cut::LOW, Cut::HIGH));
+        while let Some((at, oid)) = links.next()? {
+            if *oid == wanted.to_be_bytes() {
+                return Ok(Some(at.to_vec()));
+            }
+        }
+        Ok(None)
+    }
+
     fn find_in_memory(&self, node: InodeId) -> Result<Option<Entry>> {
         let shared = self.namespace.shared();
         match self.table.get(node) {
@@ -125,16 +138,18 @@ impl Volume {
 
     /// The object of this identity where a view had it, if it is still there.
     fn go_to(&self, op: &Op<'_>, node: InodeId, found: &Found) -> Result<Option<Entry>> {
+        // A file with several names is loaded by one of them, which leads to its quota.
+        let own = match found {
+            Found::Object(oid) if self.quotas.are_in_use() => self.a_name_of(op, *oid)?,
+            Found::Object(_) => None,
+            Found::Named(own) => Some(own.clone()),
+        };
         let shared = self.namespace.shared();
         self.give_up_names();
-        let inode: Arc<Inode> = match found {
-            Found::Object(oid) => match self.load_object(op, *oid)? {
-                Some(inode) => inode,
-                None => return Ok(None),
-            },
-            Found::Named(own) => {
+        let inode: Arc<Inode> = match (own, found) {
+            (Some(own), _) => {
                 let mut inode = self.root.clone();
-                for name in key::components(own).into_iter().flatten() {
+                for name in key::components(&own).into_iter().flatten() {
                     let name = if name.is_empty() { SNAPSHOTS_NAME } else { name };
                     inode = match self.child(&shared, op, &inode, name) {
                         Ok(inode) => inode,
@@ -144,6 +159,13 @@ impl Volume {
                 }
                 inode
             }
+            (None, &Found::Object(oid)) if !self.quotas.are_in_use() => {
+                match self.load_object(op, oid, None)? {
+                    Some(inode) => inode,
+                    None => return Ok(None),
+                }
+            }
+            (None, _) => return Ok(None),
         };
         Ok((inode.id == node).then(|| inode.looked_up()))
     }

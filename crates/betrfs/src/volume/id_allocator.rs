@@ -42,6 +42,17 @@ impl IdAllocator {
         Ok(next.id - 1)
     }
 
+    /// Notes in the volume's record that a program has to know a feature to open the volume.
+    pub fn need_feature(&self, op: &Op<'_>, feature: u64) -> Result<()> {
+        let mut next = self.next.lock();
+        let features = next.reserved.features | feature;
+        if features == next.reserved.features {
+            return Ok(());
+        }
+        let with_it = VolumeRecord { features, ..next.reserved };
+        next.reserve(op, with_it)
+    }
+
     /// Cancels the reservation of unused ids.
     pub fn give_back(&self, op: &Op<'_>) -> Result<()> {
         let mut next = self.next.lock();

@@ -9,13 +9,14 @@ use betree::Batch;
 
 use crate::contents::store_xattrs;
 use crate::error::{Error, Result};
-use crate::names::{Name, Place};
+use crate::names::{Held, Name, Place};
 use crate::op::{OpKind, refuse_in_snapshot};
 use crate::planted::{self, Bug};
 use crate::rules::{check_name, count_entry, may_be_foreign, refuse_if_immutable, refuse_if_protected};
-use crate::schema::{LINKS, META, Redirect, key};
+use crate::schema::{Amount, LINKS, META, Redirect, key};
 use crate::types::{Entry, InodeId};
 use crate::volume::Volume;
+use crate::volume::charge::{refuse_other_quota, spoil};
 
 impl Volume {
     /// Adds a name to a file. For a file without a name it is the first.
@@ -35,7 +36,8 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// [`Error::IsADirectory`] for a directory; [`Error::TooManyLinks`].
+    /// [`Error::IsADirectory`] for a directory; [`Error::TooManyLinks`]; [`Error::OtherQuota`] if its names
+    /// are in another quota.
     pub fn link(&self, node: InodeId, parent: InodeId, name: &[u8]) -> Result<Entry> {
         check_name(name)?;
         let op = self.update(OpKind::Link, 0)?;
@@ -60,13 +62,28 @@ impl Volume {
         refuse_if_immutable(&state.record)?;
         refuse_if_protected(&record)?;
 
+        // The file's amount becomes that of one with several names, which measurements count apart.
+        spoil(&path);
+        let place = inode.place();
+        match &place {
+            Place::Named { parent, .. } => {
+                let from = op.dir_path(parent)?;
+                refuse_other_quota(from.quota(), path.quota())?;
+                spoil(&from);
+            }
+            Place::Object { home, .. } => {
+                let from = home.as_ref().and_then(|home| home.quota());
+                refuse_other_quota(from.as_ref(), path.quota())?;
+            }
+            _ => {}
+        }
         let now_ns = self.platform.now_ns();
         let mut dir_record = state.record.clone();
         count_entry(&mut dir_record, false, 1, now_ns);
         let mut batch = Batch::new();
         let name: Arc<[u8]> = Arc::from(name);
-        let oid = match inode.place() {
-            Place::Object { oid } => {
+        let oid = match place {
+            Place::Object { oid, .. } => {
                 let mut record = record.clone();
                 (record.nlink, record.ctime_ns) = (nlink, now_ns);
                 let redirect = Redirect { oid, ino: inode.ino, file_type: record.file_type };
@@ -81,7 +98,9 @@ impl Volume {
             Place::Named { parent: from_dir, name: from_name, .. } => {
                 let from_path = op.dir_path(&from_dir)?;
                 let from_key = key::entry(&from_path.bytes, &from_name);
-                let (mut moving, oid) = self.relocate_to_object(&op, &inode, &from_key, nlink, now_ns)?;
+                let home = path.home();
+                let (mut moving, oid) =
+                    self.relocate_to_object(&op, &inode, &from_key, home, nlink, now_ns)?;
                 moving.put_redirect(oid, &from_key);
                 moving.put_redirect(oid, &at);
                 moving.leave(&mut batch, &from_key);
@@ -113,9 +132,17 @@ impl Volume {
                 if !planted::is(Bug::MarkerNotDeleted) {
                     batch.delete(META, &key::marker(marker));
                 }
-                op.commit(&batch)?;
+                let amount = Amount::of(&record);
+                // It counts where it gets its name, and holds nothing any more.
+                let quotas = self.orphans.let_go(&base);
+                let counted = self.charge(&op, &path, amount, &mut batch);
+                let counted = counted.and_then(|charge| op.commit(&batch).map(|()| charge.keep()));
+                counted.inspect_err(|_| {
+                    let held = Held::at_once(quotas, amount);
+                    self.orphans.insert(base.clone(), inode.clone(), held);
+                })?;
                 inode.state.write().record = record.into();
-                inode.set_place(Place::Object { oid });
+                inode.set_place(Place::Object { oid, home: path.home() });
                 self.table.set_object(oid, inode.id);
                 self.orphans.remove(&base);
                 oid

@@ -313,7 +313,7 @@ impl Volume {
         let (inode, known) = match Stored::decode(&at, &bytes)? {
             Stored::Inode(record) => self.adopt(op, parent, &path, &name, record),
             Stored::Redirect(redirect) => {
-                let inode = self.object_of(op, &at, redirect)?;
+                let inode = self.object_of(op, &at, redirect, &path)?;
                 let known = name_of_redirect(redirect, Some(inode.id));
                 (inode, known)
             }
@@ -341,8 +341,8 @@ impl Volume {
     }
 
     /// The object of the redirect at `at`.
-    fn object_of(&self, op: &Op<'_>, at: &[u8], redirect: Redirect) -> Result<Arc<Inode>> {
-        let inode = self.load_object(op, redirect.oid)?;
+    fn object_of(&self, op: &Op<'_>, at: &[u8], redirect: Redirect, path: &DirPath) -> Result<Arc<Inode>> {
+        let inode = self.load_object(op, redirect.oid, path.home())?;
         let inode = inode.ok_or_else(|| damaged(at, "the file that it links to is lost"))?;
         // The type never changes.
         let file_type = inode.state.read().record.file_type;
@@ -352,8 +352,14 @@ impl Volume {
         Ok(inode)
     }
 
-    /// The object of this id, from memory if it is there.
-    pub(super) fn load_object(&self, op: &Op<'_>, oid: u64) -> Result<Option<Arc<Inode>>> {
+    /// The object of this id, from memory if it is there; `home` is the directory of the nearest quota above
+    /// its names.
+    pub(super) fn load_object(
+        &self,
+        op: &Op<'_>,
+        oid: u64,
+        home: Option<Arc<Inode>>,
+    ) -> Result<Option<Arc<Inode>>> {
         let _one = self.object_loads.lock();
         if let Some(inode) = self.table.object(oid) {
             return Ok(Some(inode));
@@ -363,7 +369,7 @@ impl Volume {
         match Stored::decode(&own, &bytes)? {
             Stored::Inode(record) if !record.is_dir() => {
                 let ino = ino_of(record.id, 0);
-                Ok(Some(self.keep(op, Inode::new(ino, Place::Object { oid }, record, None))))
+                Ok(Some(self.keep(op, Inode::new(ino, Place::Object { oid, home }, record, None))))
             }
             _ => Err(damaged(&own, "it is not the record of a file")),
         }

@@ -10,7 +10,8 @@
 //! 2. The **state of a directory**, then that of the entry: an entry appears or disappears under both. Reads
 //!    and writes of a file hold the file's state alone, so that they see a size together with its blocks.
 //! 3. The lock of object loads, the name LRU, the queue of contents and the inode table, in this order; the
-//!    id allocator; the orphans; the allocations. All but the first are held for a moment only.
+//!    id allocator; the orphans; the allocations. All but the first are held for a moment only. Under the
+//!    orphans, the **counter** of a quota, which reads its use from the tree once.
 //! 4. The **place** of an inode: innermost, no lock is taken under it.
 //!
 //! The attributes of an inode can be read with its state lock alone, by [`Volume::getattr`].
@@ -24,6 +25,7 @@ mod acl;
 mod allocate_ahead;
 mod attributes;
 mod backup;
+mod charge;
 mod check;
 mod clone;
 mod create;
@@ -35,9 +37,11 @@ mod inode_flags;
 mod late_opens;
 mod link;
 mod lookup;
+mod measure;
 mod open_files;
 mod ownership;
 mod properties;
+mod quota;
 mod read;
 mod readdir;
 mod relocate;
@@ -67,8 +71,9 @@ use crate::names::{
 use crate::op::{AllCounts, Counters, Op, OpKind};
 use crate::planted::{self, Bug};
 use crate::schema::block::{BLOCK, BlockUpsert};
-use crate::schema::{DATA, DICTS, META, Marker, Record, Stored, VolumeRecord, damaged, key};
+use crate::schema::{DATA, DICTS, META, Marker, QUOTAS, Record, Stored, VolumeRecord, damaged, key};
 use crate::types::{AccessTimes, FileType, FormatOptions, InodeId, OpenOptions, StatFs};
+use charge::Quotas;
 use find_inode::NumberMap;
 use id_allocator::IdAllocator;
 use ownership::ForeignEvents;
@@ -126,6 +131,7 @@ pub struct Volume {
     listings_count: bool,
     accessed: AccessQueue,
     foreign: ForeignEvents,
+    quotas: Quotas,
 }
 
 impl Volume {
@@ -296,6 +302,7 @@ impl Volume {
             listings_count: options.listings_count,
             accessed: AccessQueue::default(),
             foreign: ForeignEvents::default(),
+            quotas: Quotas::new(stored.features & QUOTAS != 0),
         })
     }
 

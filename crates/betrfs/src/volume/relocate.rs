@@ -17,6 +17,7 @@ use crate::schema::block::BLOCK;
 use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, key};
 use crate::types::FileType;
 use crate::volume::Volume;
+use crate::volume::charge::stored_use;
 
 /// Bytes that a put takes in a batch beside key and value, about.
 const PUT_OVERHEAD_BYTES: usize = 16;
@@ -157,7 +158,7 @@ impl Moving {
     /// The entry as its new directory knows it.
     pub fn name(&self) -> Name {
         let oid = match self.place {
-            Place::Object { oid } => Some(oid),
+            Place::Object { oid, .. } => Some(oid),
             _ => None,
         };
         Name { node: Some(self.inode.id), ino: self.inode.ino, file_type: self.record.file_type, oid }
@@ -188,14 +189,14 @@ impl Volume {
             return Err(Error::NameTooLong);
         }
         let mut moving = self.moving(inode, now_ns);
-        if let Place::Object { oid } = moving.place {
+        if let Place::Object { oid, .. } = moving.place {
             moving.leaves = None;
             moving.put(META, key::object(oid), moving.record.encode());
             moving.put_redirect(oid, &to_key);
             return Ok(moving);
         }
         if to_is_occupied && moving.record.file_type == FileType::Regular {
-            let oid = self.become_object(op, &mut moving, &from_key, by_range)?;
+            let oid = self.become_object(op, &mut moving, &from_key, to.path.home(), by_range)?;
             moving.put_redirect(oid, &to_key);
             return Ok(moving);
         }
@@ -211,25 +212,31 @@ impl Volume {
         moving.place = Place::named(to.dir, to.name.clone());
         moving.put(META, to_key.clone(), moving.record.encode());
         moving.relocate_data(op, &from_key, &to_key, by_range)?;
+        if let Some(quota) = inode.quota().filter(|_| moving.record.quota().is_some()) {
+            let used = quota.used(|| stored_use(op, &key::quota_use(&from_key)))?;
+            moving.put(DATA, key::quota_use(&to_key), used.encode());
+        }
         if moving.record.is_dir() {
             moving.relocate_below(op, &from.child_path(), &to.child_path())?;
         }
         Ok(moving)
     }
 
-    /// Prepares the file at `from_key` for its move to a new object id. The caller puts the redirects.
+    /// Prepares the file at `from_key` for its move to a new object id, below the directory `home` of its
+    /// nearest quota. The caller puts the redirects.
     pub(super) fn relocate_to_object(
         &self,
         op: &Op<'_>,
         inode: &Arc<Inode>,
         from_key: &[u8],
+        home: Option<Arc<Inode>>,
         nlink: u32,
         now_ns: i64,
     ) -> Result<(Moving, u64)> {
         let mut moving = self.moving(inode, now_ns);
         moving.record.nlink = nlink;
         let by_range = is_large(&moving.record);
-        let oid = self.become_object(op, &mut moving, from_key, by_range)?;
+        let oid = self.become_object(op, &mut moving, from_key, home, by_range)?;
         Ok((moving, oid))
     }
 
@@ -247,6 +254,7 @@ impl Volume {
         op: &Op<'_>,
         moving: &mut Moving,
         from_key: &[u8],
+        home: Option<Arc<Inode>>,
         by_range: bool,
     ) -> Result<u64> {
         let oid = self.numbers.oid(op)?;
@@ -255,7 +263,7 @@ impl Volume {
         // It lies in no directory from now on.
         let had = moving.inode.effective_properties(&moving.record);
         Self::keep_properties(&mut moving.record, had, OwnProperties::default())?;
-        moving.place = Place::Object { oid };
+        moving.place = Place::Object { oid, home };
         if !planted::is(Bug::NameWithoutObject) {
             moving.put(META, own.clone(), moving.record.encode());
         }
@@ -266,7 +274,7 @@ impl Volume {
     /// Installs entries that a committed batch moved.
     pub(super) fn install_moved(&self, exclusive: &Exclusive<'_>, moved: impl IntoIterator<Item = Moving>) {
         for moving in moved {
-            if let Place::Object { oid } = moving.place {
+            if let Place::Object { oid, .. } = moving.place {
                 self.table.set_object(oid, moving.inode.id);
             }
             moving.inode.set_salt(exclusive, moving.record.salt);
@@ -293,8 +301,7 @@ impl Volume {
             batch.mark_freeing(0);
             op.commit(&batch)?;
             inode.set_place(Place::Orphan { marker, base: base.clone() });
-            self.orphans.remove(&old);
-            self.orphans.insert(base, inode);
+            self.orphans.move_base(&old, base);
         }
         Ok(())
     }

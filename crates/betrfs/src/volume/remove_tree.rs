@@ -14,13 +14,15 @@ use betree::{Batch, Cut};
 
 use crate::contents::{POINT_DELETES_MAX, delete_data};
 use crate::error::{Error, Result};
-use crate::names::{Exclusive, Inode, Place};
+use crate::names::{Counter, Exclusive, Inode, Place};
 use crate::op::{Op, OpKind};
 use crate::rules::refuse_if_protected;
 use crate::schema::block::BLOCK;
-use crate::schema::{DATA, LINKS, META, Marker, Record, damaged, key};
+use crate::schema::{Amount, DATA, LINKS, META, Marker, Record, damaged, key};
 use crate::types::{FileType, InodeId, Owned, SnapshotsBelow};
 use crate::volume::Volume;
+use crate::volume::charge::spoil;
+use crate::volume::measure::Measuring;
 use crate::volume::removed_inodes::CutOff;
 use crate::volume::unlink::Dropped;
 
@@ -43,12 +45,19 @@ pub(super) struct Emptied<'a> {
     path: &'a [u8],
     /// The keys that go.
     ranges: Vec<(Cut, Cut)>,
+    /// The quotas above, of which open files hold their contents.
+    quotas: Vec<Arc<Counter>>,
 }
 
 impl<'a> Emptied<'a> {
     /// The directory of this path loses everything below it. Its snapshots stay.
     pub fn entries_of(dir: &'a Arc<Inode>, path: &'a [u8]) -> Emptied<'a> {
-        Emptied { dir, path, ranges: alloc::vec![key::subtree(path)] }
+        Emptied { dir, path, ranges: alloc::vec![key::subtree(path)], quotas: Vec::new() }
+    }
+
+    /// The same, in these quotas.
+    pub fn in_quotas(self, quotas: Vec<Arc<Counter>>) -> Emptied<'a> {
+        Emptied { quotas, ..self }
     }
 
     /// The same; its snapshots and those of directories below it go too.
@@ -89,7 +98,7 @@ impl Volume {
     /// [`Error::Protected`] by the directory's own flags (those below it are not checked);
     /// [`Error::HeldBySnapshots`] if it or a directory below it has snapshots and they are to hold it.
     pub fn remove_below(&self, node: InodeId, snapshots: SnapshotsBelow) -> Result<Vec<InodeId>> {
-        self.empty(node, snapshots, None)
+        self.measured(|measuring| self.empty(node, snapshots, None, measuring))
     }
 
     /// Does the same, with [`SnapshotsBelow::Hold`], for a user whose the directory is as a whole.
@@ -98,10 +107,16 @@ impl Volume {
     /// Those of `remove_below`; [`Error::Busy`] if something may have come into the directory that is not the
     /// user's: it is to be looked through again.
     pub fn remove_below_as(&self, owned: &Owned) -> Result<Vec<InodeId>> {
-        self.empty(owned.node, SnapshotsBelow::Hold, Some(owned))
+        self.measured(|measuring| self.empty(owned.node, SnapshotsBelow::Hold, Some(owned), measuring))
     }
 
-    fn empty(&self, node: InodeId, snapshots: SnapshotsBelow, by: Option<&Owned>) -> Result<Vec<InodeId>> {
+    fn empty(
+        &self,
+        node: InodeId,
+        snapshots: SnapshotsBelow,
+        by: Option<&Owned>,
+        measuring: &Measuring<'_>,
+    ) -> Result<Vec<InodeId>> {
         let op = self.update(OpKind::RemoveTree, 0)?;
         self.strike_closed(node);
         let exclusive = self.exclusive(&op, &[node], &[]);
@@ -119,17 +134,24 @@ impl Volume {
         if record.entries == 0 && !has_snapshots {
             return Ok(Vec::new());
         }
+        let less = match path.quota() {
+            Some(_) => measuring.content(&op, &dir)?.removed,
+            None => Amount::default(),
+        };
+        spoil(&path);
         let now_ns = self.platform.now_ns();
         (record.entries, record.subdirs, record.snapshots) = (0, 0, 0);
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
         let mut batch = Batch::new();
-        let mut emptied = Emptied::entries_of(&dir, &path.bytes);
+        let mut emptied = Emptied::entries_of(&dir, &path.bytes).in_quotas(path.quotas());
         if has_snapshots {
             emptied = emptied.with_snapshots();
         }
         let removal = self.remove_contents(&exclusive, &op, &mut batch, &emptied, now_ns)?;
         batch.put(META, &key::own(&path.bytes), &record.encode());
+        let charge = self.charge(&op, &path, -less, &mut batch)?;
         op.commit(&batch)?;
+        charge.keep();
 
         let own_snapshots = {
             let mut state = dir.state.write();
@@ -175,9 +197,11 @@ impl Volume {
             let mut record = inode.state.read().record.clone();
             (record.nlink, record.ctime_ns) = (0, now_ns);
             let place = self.keep_contents(op, batch, &op.own_key(&inode)?, &mut record)?;
-            removal.dropped.push((inode, Dropped { record, place: Some(place) }));
+            removal
+                .dropped
+                .push((inode, Dropped { record, place: Some(place), quotas: emptied.quotas.clone() }));
         }
-        self.remove_links(op, batch, &emptied.ranges, now_ns, &mut removal)?;
+        self.remove_links(op, batch, emptied, now_ns, &mut removal)?;
         for (lo, hi) in &emptied.ranges {
             for dict in [META, DATA, LINKS] {
                 batch.delete_range(dict, lo, hi);
@@ -191,12 +215,12 @@ impl Volume {
         &self,
         op: &Op<'_>,
         batch: &mut Batch,
-        ranges: &[(Cut, Cut)],
+        emptied: &Emptied<'_>,
         now_ns: i64,
         removal: &mut Removal,
     ) -> Result<()> {
         let mut names: BTreeMap<u64, u32> = BTreeMap::new();
-        for range in ranges {
+        for range in &emptied.ranges {
             let mut links = op.scan(LINKS, range.clone());
             while let Some((at, oid)) = links.next()? {
                 let oid =
@@ -223,7 +247,10 @@ impl Volume {
                     place = Some(Place::Gone);
                 }
             }
-            removal.dropped.extend(inode.map(|inode| (inode, Dropped { record, place })));
+            removal.dropped.extend(inode.map(|inode| {
+                let quotas = emptied.quotas.clone();
+                (inode, Dropped { record, place, quotas })
+            }));
         }
         Ok(())
     }

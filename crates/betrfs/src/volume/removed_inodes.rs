@@ -54,7 +54,8 @@ impl Volume {
                 let mut record = state.record.clone();
                 (record.nlink, record.ctime_ns) = (0, now_ns);
                 (record.entries, record.subdirs) = (0, 0);
-                self.install_unlinked(&inode, &mut state, Dropped { record, place: Some(Place::Gone) });
+                let dropped = Dropped { record, place: Some(Place::Gone), quotas: Vec::new() };
+                self.install_unlinked(&inode, &mut state, dropped);
                 cut_off.extend(state.dir.as_mut().map(|dir| (inode.clone(), dir.take_names())));
                 drop(state);
                 self.table.drop_gone(&inode);

@@ -9,11 +9,12 @@ use crate::names::{Exclusive, Inode, Name, Place};
 use crate::op::{Op, OpKind};
 use crate::planted::{self, Bug};
 use crate::rules::{check_name, count_entry, may_be_foreign, refuse_if_immutable, refuse_if_protected};
-use crate::schema::{META, Record, key};
+use crate::schema::{Amount, META, Record, key};
 use crate::types::{FileType, InodeId, RenameFlags};
 use crate::volume::Volume;
+use crate::volume::charge::{refuse_other_quota, spoil_between};
 use crate::volume::relocate::{Move, Spot, is_large};
-use crate::volume::unlink::{DyingName, LastContents};
+use crate::volume::unlink::{Dropped, DyingName, LastContents};
 
 /// The records of the two directories of a rename. `to` is `None` if both are the same.
 struct Parents {
@@ -51,7 +52,8 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NameTooLong`] also if a key below the entry might become too long.
+    /// [`Error::NameTooLong`] also if a key below the entry might become too long; [`Error::OtherQuota`] if
+    /// the two directories are in different quotas.
     pub fn rename(
         &self,
         parent: InodeId,
@@ -85,6 +87,8 @@ impl Volume {
         if wanted.is_below_itself() {
             return Err(Error::Invalid("a directory cannot be moved below itself"));
         }
+        refuse_other_quota(from_path.quota(), to_path.quota())?;
+        spoil_between(&from_path, &to_path);
         let is_same = target.as_ref().is_some_and(|target| Arc::ptr_eq(target, &source));
         if !is_same {
             refuse_if_protected(&from_dir.state.read().record)?;
@@ -165,7 +169,7 @@ impl Volume {
                     false => LastContents::Deleted,
                 };
                 let dying = DyingName { inode: target, record: &record, at: &to_key, contents };
-                Some(self.drop_name(op, &mut batch, dying, now_ns)?)
+                Some(self.drop_name(op, &mut batch, dying, now_ns)?.in_quotas_of(to.path))
             }
         };
         moving.leave(&mut batch, &from.key());
@@ -184,7 +188,15 @@ impl Volume {
         put_parents(&mut batch, &parents, from, to);
         // A move adds as much as it deletes, so a full volume allows it.
         batch.mark_replacing();
+        // Each in its own directory, for what is measured; the quotas are the same.
+        let less = dropped.as_ref().map_or_else(Amount::default, Dropped::less);
+        target.into_iter().for_each(|target| self.quotas.note_object(target));
+        let went = self.charge(op, to.path, -less, &mut batch)?;
+        let came = if whiteout.is_some() { Amount::OBJECT } else { Amount::default() };
+        let came = self.charge(op, from.path, came, &mut batch)?;
         op.commit(&batch)?;
+        went.keep();
+        came.keep();
 
         if source_is_dir {
             self.paths_change(exclusive);

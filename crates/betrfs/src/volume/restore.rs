@@ -15,10 +15,12 @@ use crate::names::{Directory, InNamespace, Inode, Name, Place};
 use crate::op::{Op, OpKind};
 use crate::planted::{self, Bug};
 use crate::rules::{check_name, refuse_if_protected, unprotect, with_snapshot_counted};
-use crate::schema::{DATA, Flags, META, key};
+use crate::schema::{Amount, DATA, Flags, META, key};
 use crate::types::{FileType, InodeId, Restored};
 use crate::volume::Volume;
-use crate::volume::clone::Copy;
+use crate::volume::charge::spoil;
+use crate::volume::clone::{Copy, use_of_copy};
+use crate::volume::measure::Measuring;
 use crate::volume::remove_tree::Emptied;
 
 /// The objects of a restoration that nothing forbids.
@@ -63,6 +65,16 @@ impl Volume {
     /// [`Error::NameTooLong`] also if a key below the snapshot might become too long. Nothing has changed
     /// then.
     pub fn restore_snapshot(&self, node: InodeId, name: &[u8], keep_as: &[u8]) -> Result<Restored> {
+        self.measured(|measuring| self.restore(node, name, keep_as, measuring))
+    }
+
+    fn restore(
+        &self,
+        node: InodeId,
+        name: &[u8],
+        keep_as: &[u8],
+        measuring: &Measuring<'_>,
+    ) -> Result<Restored> {
         let op = self.update(OpKind::Clone, 0)?;
         let found = {
             let shared = self.namespace.shared();
@@ -72,13 +84,20 @@ impl Volume {
         let exclusive = self.exclusive(&op, &[node, found.snapshots.id, found.source.id], &[]);
         let Restoration { dir, snapshots, source, path, above } =
             self.restoration(&exclusive, &op, node, name, keep_as)?;
+        let counted = op.dir_path(&dir)?;
+        let more = match counted.quota() {
+            Some(_) => measuring.content(&op, &source)?.copied - measuring.content(&op, &dir)?.removed,
+            None => Amount::default(),
+        };
+        spoil(&counted);
         let (ino, now_ns) = (self.numbers.id(&op)?, self.platform.now_ns());
         let own = key::own(&path);
         let mut batch = Batch::new();
 
         let mut kept_record = self.copied_record(&dir, ino, now_ns);
         let (kept_key, kept_path) = (key::entry(&above, keep_as), key::child_path(&above, keep_as));
-        let keep = Copy { to_key: &kept_key, to_path: &kept_path, flags: Flags::READ_ONLY };
+        let used = use_of_copy(&op, &dir, &kept_record)?;
+        let keep = Copy { to_key: &kept_key, to_path: &kept_path, flags: Flags::READ_ONLY, used };
         let kept_links = self.add_copy(&exclusive, &op, &mut batch, &dir, &keep, &mut kept_record)?;
 
         let old = dir.state.read().record.clone();
@@ -87,19 +106,26 @@ impl Volume {
         // It is the object that it was, for handles of it too.
         (record.nlink, record.crtime_ns) = (old.nlink, old.crtime_ns);
         record.change_rare(|rare| rare.generation = old.rare().generation);
+        if !record.set_quota(old.quota()) {
+            self.discard(&op, &kept_links);
+            return Err(Error::RangeTooSmall);
+        }
         if !planted::is(Bug::SnapshotsOfRestoredNotCounted) {
             record.snapshots = old.snapshots.saturating_add(1);
         }
-        let prepared = self
-            .take_contents(&exclusive, &op, &mut batch, &Emptied::entries_of(&dir, &path), now_ns)
-            .and_then(|removal| {
+        let emptied = Emptied::entries_of(&dir, &path).in_quotas(counted.quotas());
+        let prepared =
+            self.take_contents(&exclusive, &op, &mut batch, &emptied, now_ns).and_then(|removal| {
                 if old.flags.has(Flags::LARGE_XATTRS) {
                     let (lo, hi) = key::xattrs(&own);
                     batch.delete_range(DATA, &lo, &hi);
                 }
-                let back = Copy { to_key: &own, to_path: &path, flags: Flags::default() };
+                let back = Copy { to_key: &own, to_path: &path, flags: Flags::default(), used: None };
                 let links = self.add_copy(&exclusive, &op, &mut batch, &source, &back, &mut record)?;
+                let charged = self.charge(&op, &counted, more, &mut batch);
+                let charge = charged.inspect_err(|_| self.discard(&op, &links))?;
                 op.commit(&batch).inspect_err(|_| self.discard(&op, &links))?;
+                charge.keep();
                 Ok(removal)
             });
         let removal = prepared.inspect_err(|_| self.discard(&op, &kept_links))?;

@@ -19,7 +19,7 @@ use crate::rules::{check_name, with_snapshot_counted};
 use crate::schema::{Flags, META, Record, Stored, Xattr, XattrValue, damaged, key};
 use crate::types::{AclKind, Entry, FileType, Held, InodeId, Owned, SNAPSHOTS_NAME};
 use crate::volume::Volume;
-use crate::volume::clone::Copy;
+use crate::volume::clone::{Copy, use_of_copy};
 use crate::volume::remove_tree::Emptied;
 use crate::volume::unlink::Dropped;
 
@@ -119,6 +119,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::NotPermitted`] if `snapshots` is not that directory's entry for snapshots; [`Error::Exists`];
+    /// [`Error::QuotaExceeded`] in a quota, because snapshots do not count;
     /// [`Error::Busy`] if something may have come into the directory that is not the user's: it is to be
     /// looked through again.
     pub fn snapshot_as(&self, owned: &Owned, snapshots: InodeId, name: &[u8]) -> Result<Entry> {
@@ -164,6 +165,8 @@ impl Volume {
         let exclusive = self.exclusive(&op, &[of.id, snapshots.id], &[(snapshots.id, name)]);
         if let Some(owned) = by {
             self.still_owned(&exclusive, &op, of, owned)?;
+            // It would not count.
+            self.refuse_in_quota(&op, of)?;
         }
         let path = op.dir_path(snapshots)?;
         let to_key = key::entry(&path.bytes, name);
@@ -182,7 +185,8 @@ impl Volume {
         let mut batch = Batch::new();
         batch.put(META, &key::own(&op.dir_path(of)?.bytes), &of_record.encode());
         let to_path = key::child_path(&path.bytes, name);
-        let copy = Copy { to_key: &to_key, to_path: &to_path, flags: Flags::READ_ONLY };
+        let used = use_of_copy(&op, of, &record)?;
+        let copy = Copy { to_key: &to_key, to_path: &to_path, flags: Flags::READ_ONLY, used };
         self.commit_copy(&exclusive, &op, batch, of, &copy, &mut record)?;
 
         of.state.write().record = of_record.into();
@@ -237,7 +241,7 @@ impl Volume {
         state.dir_mut()?.remove(name);
         drop(state);
         (record.nlink, record.entries, record.subdirs) = (0, 0, 0);
-        let dropped = Dropped { record, place: Some(Place::Gone) };
+        let dropped = Dropped { record, place: Some(Place::Gone), quotas: Vec::new() };
         self.install_unlinked(&inode, &mut inode.state.write(), dropped);
         self.table.drop_gone(&inode);
         let cut_off = self.cut_off(&exclusive, &inode).into_iter().collect();

@@ -7,11 +7,11 @@ use betree::Batch;
 
 use crate::contents::delete_data;
 use crate::error::{Error, Result};
-use crate::names::{Inode, Place, State};
+use crate::names::{Counter, DirPath, Held, Inode, Place, State};
 use crate::op::{Op, OpKind};
 use crate::planted::{self, Bug};
 use crate::rules::{check_name, count_entry, refuse_if_protected, refuse_key_in_snapshot};
-use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, XattrValue, damaged, key};
+use crate::schema::{Amount, DATA, Flags, LINKS, META, Marker, Record, XattrValue, damaged, key};
 use crate::types::{FileType, InodeId};
 use crate::volume::Volume;
 
@@ -23,6 +23,20 @@ pub(super) struct Dropped {
     pub record: Record,
     /// `None` while other names are left.
     pub place: Option<Place>,
+    /// The quotas of which it holds its contents if they can still be read.
+    pub quotas: Vec<Arc<Counter>>,
+}
+
+impl Dropped {
+    /// With the quotas above the place where the name was.
+    pub fn in_quotas_of(self, path: &DirPath) -> Dropped {
+        Dropped { quotas: path.quotas(), ..self }
+    }
+
+    /// What its quotas have less: nothing while other names are left, all of which are in the same ones.
+    pub fn less(&self) -> Amount {
+        if self.place.is_some() { Amount::of(&self.record) } else { Amount::default() }
+    }
 }
 
 /// The fate of the contents of a file that loses its last name.
@@ -128,14 +142,17 @@ impl Volume {
         let at = key::entry(&path.bytes, name);
         let contents = if inode.is_open() { LastContents::Kept } else { LastContents::Deleted };
         let dying = DyingName { inode: &inode, record: &state.record, at: &at, contents };
-        let dropped = self.drop_name(&op, &mut batch, dying, now_ns)?;
+        let dropped = self.drop_name(&op, &mut batch, dying, now_ns)?.in_quotas_of(&path);
         let removed_below = state.dir.as_ref().map_or(0, |names| names.removed);
         if removed_below.saturating_mul(DELETES_BYTES) >= self.env.range_weight_bytes() as u64 {
             self.delete_emptied(&mut batch, &key::child_path(&path.bytes, name));
         }
         batch.put(META, &key::own(&path.bytes), &dir_record.encode());
         batch.mark_freeing(0);
+        self.quotas.note_object(&inode);
+        let charge = self.charge(&op, &path, -dropped.less(), &mut batch)?;
         op.commit(&batch)?;
+        charge.keep();
 
         self.install_record(&parent, &mut dir, dir_record);
         let names = dir.dir_mut()?;
@@ -180,7 +197,7 @@ impl Volume {
         record.ctime_ns = now_ns;
         batch.delete(META, at);
         let own = match inode.place() {
-            Place::Object { oid } => {
+            Place::Object { oid, .. } => {
                 batch.delete(LINKS, at);
                 record.nlink = record.nlink.saturating_sub(1);
                 let own = key::object(oid);
@@ -188,7 +205,7 @@ impl Volume {
                     if !planted::is(Bug::RedirectNotCounted) {
                         batch.put(META, &own, &record.encode());
                     }
-                    return Ok(Dropped { record, place: None });
+                    return Ok(Dropped { record, place: None, quotas: Vec::new() });
                 }
                 batch.delete(META, &own);
                 own
@@ -201,10 +218,10 @@ impl Volume {
             if contents != LastContents::Overwritten || own != at {
                 delete_data(batch, &own, &record);
             }
-            return Ok(Dropped { record, place: Some(Place::Gone) });
+            return Ok(Dropped { record, place: Some(Place::Gone), quotas: Vec::new() });
         }
         let place = self.keep_in_place(op, batch, &own, &mut record)?;
-        Ok(Dropped { record, place: Some(place) })
+        Ok(Dropped { record, place: Some(place), quotas: Vec::new() })
     }
 
     /// Keeps the blocks of a file without a name where they are, and its attributes in memory.
@@ -242,16 +259,18 @@ impl Volume {
 
     /// Installs the result of a committed [`drop_name`](Self::drop_name).
     pub(super) fn install_unlinked(&self, inode: &Arc<Inode>, state: &mut State, dropped: Dropped) {
+        let amount = Amount::of(&dropped.record);
         self.install_record(inode, state, dropped.record);
         if let Some(place) = dropped.place {
             if matches!(place, Place::Gone) {
                 self.end_allocation(inode, &(0..u64::MAX));
             }
-            if let Place::Object { oid } = inode.place() {
+            if let Place::Object { oid, .. } = inode.place() {
                 self.table.remove_object(oid);
             }
             if let Place::Orphan { base, .. } = &place {
-                self.orphans.insert(base.clone(), inode.clone());
+                let held = Held::at_once(dropped.quotas, amount);
+                self.orphans.insert(base.clone(), inode.clone(), held);
             }
             inode.set_place(place);
         }

@@ -57,8 +57,8 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// [`Error::FileTooLarge`]; [`Error::NoSpace`]; [`Error::Protected`]: of an append-only file also before
-    /// its end. Nothing was written.
+    /// [`Error::FileTooLarge`]; [`Error::NoSpace`]; [`Error::QuotaExceeded`];
+    /// [`Error::Protected`]: of an append-only file also before its end. Nothing was written.
     pub fn write(&self, node: InodeId, offset: u64, data: &[u8]) -> Result<usize> {
         self.write_pieces(node, offset, data, FlagCheck::Yes)
     }

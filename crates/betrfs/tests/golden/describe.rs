@@ -18,6 +18,14 @@ pub fn volume(volume: &Volume) -> String {
     writeln!(out, "replayed batches {}", volume.env().replayed_batches()).unwrap();
     let root = volume.resolve(b"/").unwrap();
     below(volume, b"", &root, &mut out);
+    for (path, quota) in volume.quotas_below(root.node, None, usize::MAX).unwrap() {
+        let (limits, used, path) = (quota.limits, quota.used, path.escape_ascii());
+        let bytes = limits.bytes.map_or("any".into(), |bytes| bytes.to_string());
+        let objects = limits.objects.map_or("any".into(), |objects| objects.to_string());
+        let (of_bytes, of_objects) = (used.bytes, used.objects);
+        writeln!(out, "quota of /{path}: bytes {of_bytes} of {bytes}, objects {of_objects} of {objects}")
+            .unwrap();
+    }
     out
 }
 

@@ -14,7 +14,7 @@ use betrfs::{InodeId, NewNode, RenameFlags, Report, SetAttr, Volume};
 use memory::{Disk, NEW_DIR, NEW_FILE};
 
 /// The least number of golden volumes.
-const FIXTURES_MIN: usize = 13;
+const FIXTURES_MIN: usize = 14;
 
 fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures")

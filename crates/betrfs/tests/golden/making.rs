@@ -2,8 +2,8 @@
 
 use betree::Compression;
 use betrfs::{
-    FallocateMode, FileType, FormatOptions, InodeId, NewNode, RenameFlags, SNAPSHOTS_NAME, SetAttr,
-    SnapshotsBelow, TimeSet, Uuid, Volume, XattrMode,
+    FallocateMode, FileType, FormatOptions, InodeId, NewNode, QuotaLimits, RenameFlags, SNAPSHOTS_NAME,
+    SetAttr, SnapshotsBelow, TimeSet, Uuid, Volume, XattrMode,
 };
 
 use crate::memory::{Disk, NEW_DIR, NEW_FILE};
@@ -15,7 +15,7 @@ const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whi
 type Named = (&'static str, fn() -> Disk);
 
 /// All golden volumes.
-pub const ALL: [Named; 13] = [
+pub const ALL: [Named; 14] = [
     ("plain", plain),
     ("names", names),
     ("links", links),
@@ -29,6 +29,7 @@ pub const ALL: [Named; 13] = [
     ("lz4", || compressed(Compression::Lz4)),
     ("uncompressed", || compressed(Compression::None)),
     ("label", label),
+    ("quotas", quotas),
 ];
 
 fn new() -> Disk {
@@ -312,4 +313,23 @@ fn label() -> Disk {
     volume.env().set_label("another label, 日本語").unwrap();
     volume.close().unwrap();
     disk
+}
+
+/// Quotas, one in another, with uses that were written and some in the log alone; a copy and a snapshot.
+fn quotas() -> Disk {
+    crashed(|volume| {
+        tree(volume, "tree");
+        let limits = |bytes, objects| QuotaLimits { bytes, objects };
+        volume.set_quota(node_at(volume, "/tree"), limits(Some(1 << 20), None)).unwrap();
+        volume.set_quota(node_at(volume, "/tree/outer1"), limits(None, Some(1000))).unwrap();
+        let linked = file(volume, node_at(volume, "/tree/outer1"), "linked", &text(7, 5000));
+        volume.link(linked, node_at(volume, "/tree/outer1/inner0"), b"again").unwrap();
+        volume.clone_inode(node_at(volume, "/tree"), ROOT, b"copy").unwrap();
+        let snapshots = volume.lookup(node_at(volume, "/tree"), SNAPSHOTS_NAME).unwrap().node;
+        volume.create(snapshots, b"monday", &NEW_DIR).unwrap();
+        volume.env().checkpoint().unwrap();
+        file(volume, node_at(volume, "/tree/outer1"), "later", &text(8, 9000));
+        volume.rename(ROOT, b"copy", ROOT, b"moved", PLAIN).unwrap();
+        volume.unlink(node_at(volume, "/moved/outer1"), b"linked").unwrap();
+    })
 }

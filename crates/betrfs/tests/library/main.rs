@@ -25,6 +25,7 @@ mod listings;
 mod lost_blocks;
 mod ownership;
 mod properties;
+mod quotas;
 mod renames;
 mod repair;
 mod restore;

@@ -8,8 +8,8 @@ use betree::{Batch, Cut, DictId, Env, Geometry, Remedy};
 use betree_platform::Device;
 use betree_sim::{MemDevice, SimDisk};
 use betrfs::{
-    AclKind, FormatOptions, Mending, OpenOptions, Repair, Report, SetAttr, SetGroupId, Volume, XattrMode,
-    problem_codes,
+    AclKind, FormatOptions, Mending, OpenOptions, QuotaLimits, Repair, Report, SetAttr, SetGroupId, Volume,
+    XattrMode, problem_codes,
 };
 
 use crate::acls::list;
@@ -73,6 +73,9 @@ fn fill(device: Arc<dyn Device>) {
     }
     let snapshots = volume.lookup(held, betrfs::SNAPSHOTS_NAME).unwrap().node;
     mkdir(&volume, snapshots, "monday");
+    let limited = mkdir(&volume, ROOT, "limited").node;
+    volume.set_quota(limited, QuotaLimits::default()).unwrap();
+    mkfile(&volume, limited, "inside");
     volume.close().unwrap();
 }
 
@@ -302,10 +305,21 @@ const CASES: &[Case] = &[
         ],
     },
     Case {
+        code: "wrong-quota-use",
+        change: |pairs, batch| set(pairs, batch, DATA, b"\0\0limited\0\xfe", 0, &[99]),
+        differs: &[],
+    },
+    Case {
+        code: "wrong-quota-use",
+        change: |_, batch| batch.delete(DATA, b"\0\0limited\0\xfe"),
+        differs: &[],
+    },
+    Case {
         code: "ownerless-data",
         change: |_, batch| {
             batch.put(DATA, &block(b"\0\0nobody", 0), b"data");
             batch.put(DATA, b"\0\0nobody\0\xffuser.y", b"value");
+            batch.put(DATA, b"\0\0d\0\xfe", &[0; 16]);
         },
         differs: &[],
     },

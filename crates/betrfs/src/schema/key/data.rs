@@ -1,7 +1,8 @@
 //! Keys of `data`: blocks, and large extended attributes.
 //!
 //! In `data`, an entry's own key is followed by 00 and a tag: a block number of eight bytes, the first of
-//! them below 80, or ff and the name of a large extended attribute. The tag fe is for later versions.
+//! them below 80, or ff and the name of a large extended attribute. The tag fe alone is the use of a
+//! directory's quota; with more behind it, it is for later versions.
 
 use alloc::vec::Vec;
 
@@ -10,7 +11,7 @@ use betree::Cut;
 use super::{OBJECT, ROOT, SNAPSHOT, split_doubled, within};
 
 const XATTR: u8 = 0xff;
-/// The tag for pairs beside a file, in a later version.
+/// The tag for the use of a quota and, in a later version, pairs beside a file.
 const PAIRS: u8 = 0xfe;
 /// The first byte of a block number is below this.
 const BLOCKS_END: u8 = 0x80;
@@ -68,6 +69,13 @@ pub(crate) fn xattr(own: &[u8], name: &[u8]) -> Vec<u8> {
     key
 }
 
+/// The key of the use of a directory's quota.
+pub(crate) fn quota_use(own: &[u8]) -> Vec<u8> {
+    let mut key = data(own);
+    key.push(PAIRS);
+    key
+}
+
 /// Bounds of the large extended attributes of an entry.
 pub(crate) fn xattrs(own: &[u8]) -> (Cut, Cut) {
     within(xattr(own, b""))
@@ -80,6 +88,8 @@ pub(crate) enum DataTag<'k> {
     Block(u64),
     /// A large extended attribute by its name.
     Xattr(&'k [u8]),
+    /// The use of a quota.
+    QuotaUse,
     /// A tag that only later versions know.
     Reserved(u8),
 }
@@ -99,6 +109,7 @@ pub(crate) fn split_data(key: &[u8]) -> Option<(&[u8], DataTag<'_>)> {
     let tag = key.get(own_len..)?.strip_prefix(&[0])?;
     match *tag.first()? {
         XATTR => Some((own, DataTag::Xattr(tag.get(1..).filter(|name| !name.is_empty())?))),
+        PAIRS if tag.len() == 1 => Some((own, DataTag::QuotaUse)),
         PAIRS => Some((own, DataTag::Reserved(PAIRS))),
         first if first < BLOCKS_END => Some((own, DataTag::Block(u64::from_be_bytes(tag.try_into().ok()?)))),
         _ => None,

@@ -44,6 +44,7 @@ pub(crate) fn described(key: &[u8]) -> Option<String> {
     Some(match tag {
         DataTag::Block(number) => alloc::format!("{own}, block {number}"),
         DataTag::Xattr(name) => alloc::format!("{own}, attribute {}", String::from_utf8_lossy(name)),
+        DataTag::QuotaUse => alloc::format!("{own}, use of its quota"),
         DataTag::Reserved(tag) => alloc::format!("{own}, tag {tag:02x}"),
     })
 }

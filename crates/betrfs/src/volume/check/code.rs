@@ -79,6 +79,8 @@ codes! {
         Dropped("the list is removed, and if it was not a default one, the permissions of the group");
     /// An object has other permissions than its access control list says.
     WrongAclPermissions = "wrong-access-control-list", Mended("the list is changed as by chmod");
+    /// A quota counts other bytes or objects than are below its directory.
+    WrongQuotaUse = "wrong-quota-use", Mended("the use becomes what was found");
     /// Blocks or values belong to no file.
     OwnerlessData = "ownerless-data", Dropped("they are removed");
     /// The dictionary for later versions is not empty.

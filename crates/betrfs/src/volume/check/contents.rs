@@ -197,6 +197,7 @@ impl Check<'_> {
                     .xattrs
                     .iter()
                     .any(|attr| attr.name == name && matches!(attr.value, XattrValue::Stored(_))),
+                (DataTag::QuotaUse, Some(record)) => record.quota().is_some(),
                 (DataTag::Reserved(_), _) | (_, None) => false,
             };
             if belongs || !is_known {

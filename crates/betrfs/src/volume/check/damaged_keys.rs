@@ -57,7 +57,7 @@ impl Check<'_> {
                     Lost::Data { own, from, to: from.saturating_add(BLOCK).min(size), size }
                 }
                 DataTag::Xattr(name) => Lost::Attribute { own, name },
-                DataTag::Reserved(_) => return,
+                DataTag::QuotaUse | DataTag::Reserved(_) => return,
             };
             self.findings.lose(losses, &lost);
             self.want_name(own);

@@ -13,7 +13,8 @@ use super::code::Code;
 use crate::contents::position;
 use crate::schema::key::{self, DataTag};
 use crate::schema::{
-    Acl, DATA, Extents, LINKS, META, NUMBERS_MAX, Record, Redirect, Stored, VolumeRecord, Xattr, XattrValue,
+    Acl, Amount, DATA, Extents, LINKS, META, NUMBERS_MAX, Record, Redirect, Stored, VolumeRecord, Xattr,
+    XattrValue,
 };
 use crate::types::{AclKind, FileType};
 use crate::volume::ROOT_ID;
@@ -205,6 +206,13 @@ impl Check<'_> {
                 kept => Change::Put(DATA, at.to_vec(), kept.to_vec()),
             };
             self.mend(code, at, Vec::from([change]));
+        }
+    }
+
+    /// Mends the use of a quota.
+    pub(super) fn mend_quota(&mut self, code: Code, own: &[u8], found: Amount) {
+        if self.is_mending() {
+            self.mend(code, own, Vec::from([Change::Put(DATA, key::quota_use(own), found.encode())]));
         }
     }
 

@@ -55,6 +55,7 @@ pub(super) struct Unchecked {
     links_uncounted: u64,
     pub blocks: u64,
     pub owners: u64,
+    pub quotas: u64,
     pub links: bool,
     /// Linked files with losses.
     wanted: BTreeSet<u64>,
@@ -95,6 +96,12 @@ impl Unchecked {
             note(format!(
                 "whether the data of {} files belong to one, because their names cannot be read",
                 self.owners
+            ));
+        }
+        if self.quotas > 0 {
+            note(format!(
+                "whether {} quotas count what is below them, because not all of that can be read, or they are too many",
+                self.quotas
             ));
         }
         if self.links {
@@ -307,6 +314,9 @@ impl Check<'_> {
         if let Some(path) = path {
             let (entries, subdirs) = (record.entries, record.subdirs);
             let snapshots = u64::from(record.snapshots);
+            if record.quota().is_some() {
+                self.has_quota(&path);
+            }
             if self.dirs.len() < DIRS_MAX {
                 self.dirs.insert(path, DirCount { entries, subdirs, snapshots, ..DirCount::default() });
             } else {

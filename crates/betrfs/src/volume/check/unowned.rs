@@ -77,6 +77,9 @@ fn keys_of(own: &[u8], stored: &Stored, owned: &mut Vec<Range>) {
     } else {
         owned.extend((0..blocks).map(|number| only(key::block(own, number))));
     }
+    if record.quota().is_some() {
+        owned.push(only(key::quota_use(own)));
+    }
     let stored = record.xattrs.iter().filter(|attr| matches!(attr.value, XattrValue::Stored(_)));
     owned.extend(stored.map(|attr| only(key::xattr(own, &attr.name))));
 }

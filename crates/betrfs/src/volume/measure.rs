@@ -1,0 +1,193 @@
+//! How much is below a directory, for quotas: where a tree comes into a quota or leaves one as a whole.
+//!
+//! What is below a directory with a quota of its own is known. Any other is *measured*: its records are read
+//! in a view, without a lock, and a tally counts what changes meanwhile; both together are the state of the
+//! moment in which the operation holds the namespace alone. That costs the caller a scan, in the time of
+//! which others go on. What the tally cannot follow (directories that are moved in or out or are removed,
+//! links, files with several names) makes the measurement start again.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+use betree::{Cursor, View};
+
+use crate::error::{Error, Result};
+use crate::names::{Inode, Tally};
+use crate::op::{Op, OpKind};
+use crate::schema::{Amount, META, Stored, key};
+use crate::types::InodeId;
+use crate::volume::Volume;
+use crate::volume::charge::stored_use;
+use crate::volume::clone::stored_object;
+
+/// Number of attempts at an operation that needs measurements.
+const ATTEMPTS_MAX: usize = 6;
+
+/// How much is below a directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Content {
+    /// What a copy has.
+    pub copied: Amount,
+    /// What goes with a removal: without files that have names outside too.
+    pub removed: Amount,
+}
+
+/// The measurements of an operation.
+#[derive(Default)]
+pub(super) struct Measuring<'v> {
+    measured: Vec<Measured<'v>>,
+    /// The directory to be measured before the next attempt.
+    wanted: Cell<Option<InodeId>>,
+}
+
+/// A directory that was measured, whose changes are counted from then on.
+pub(super) struct Measured<'v> {
+    volume: &'v Volume,
+    dir: Arc<Inode>,
+    tally: Arc<Tally>,
+    content: Content,
+    /// The files with several names.
+    pub objects: BTreeSet<u64>,
+    /// A name of one of them that has a name outside too.
+    pub outside: Option<String>,
+}
+
+impl Drop for Measured<'_> {
+    fn drop(&mut self) {
+        self.dir.end_tally(&self.tally);
+        self.volume.quotas.end_tally(&self.tally);
+    }
+}
+
+impl Measuring<'_> {
+    /// The measurement of a directory, if it was made.
+    pub fn of(&self, dir: &Arc<Inode>) -> Option<&Measured<'_>> {
+        self.measured.iter().find(|measured| Arc::ptr_eq(&measured.dir, dir))
+    }
+
+    /// How much is below a directory now. The caller holds the namespace alone.
+    ///
+    /// # Errors
+    /// [`Error::Uncounted`] if it must be measured, which [`Volume::measured`] then does.
+    pub fn content(&self, op: &Op<'_>, dir: &Arc<Inode>) -> Result<Content> {
+        if let Some(quota) = dir.quota() {
+            // All names of a file are in one quota, so that what is copied is what is removed.
+            let used = quota.used(|| stored_use(op, &key::quota_use(&op.own_key(dir)?)))?;
+            return Ok(Content { copied: used, removed: used });
+        }
+        if dir.state.read().record.entries == 0 {
+            return Ok(Content::default());
+        }
+        let now = self.of(dir).and_then(|measured| {
+            let more = measured.tally.sum(&measured.objects)?;
+            let Content { copied, removed } = measured.content;
+            Some(Content { copied: copied + more, removed: removed + more })
+        });
+        now.ok_or_else(|| {
+            self.wanted.set(Some(dir.id));
+            Error::Uncounted
+        })
+    }
+}
+
+impl Volume {
+    /// Carries out an operation that may ask how much is below directories; measures them and tries again as
+    /// long as it asks.
+    ///
+    /// # Errors
+    /// The operation's; [`Error::Uncounted`] if the directories change too much.
+    pub(super) fn measured<'v, T>(
+        &'v self,
+        mut attempt: impl FnMut(&Measuring<'v>) -> Result<T>,
+    ) -> Result<T> {
+        let mut measuring = Measuring::default();
+        for _ in 0..ATTEMPTS_MAX {
+            let done = attempt(&measuring);
+            let Some(node) = measuring.wanted.take() else { return done };
+            measuring.measured.retain(|measured| measured.dir.id != node);
+            measuring.measured.push(self.measure(node)?);
+        }
+        Err(Error::Uncounted)
+    }
+
+    fn measure(&self, node: InodeId) -> Result<Measured<'_>> {
+        let op = self.query_for_objects(OpKind::Quota);
+        let (mut measured, path, view) = {
+            let exclusive = self.exclusive(&op, &[node], &[]);
+            let dir = self.inode(node)?;
+            if self.is_removed(&exclusive, &dir) {
+                return Err(Error::NotFound);
+            }
+            let path = op.dir_path(&dir)?.bytes;
+            let tally = Arc::new(Tally::default());
+            self.paths_change(&exclusive);
+            dir.add_tally(&tally);
+            self.quotas.add_tally(&tally);
+            let (content, objects) = (Content::default(), BTreeSet::new());
+            let measured = Measured { volume: self, dir, tally, content, objects, outside: None };
+            (measured, path, self.env.view())
+        };
+        let op = self.query(OpKind::Quota).reading(&view);
+        measured.scan(&op, &view, &path)?;
+        Ok(measured)
+    }
+}
+
+impl Measured<'_> {
+    /// Reads all records below the directory in a view. What cannot be read does not count.
+    fn scan(&mut self, op: &Op<'_>, view: &View, path: &[u8]) -> Result<()> {
+        let mut plain = Amount::default();
+        let mut names: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut entries = op.scan_of(view, META, key::subtree(path));
+        while let Some((at, bytes)) = next_readable(&mut entries)? {
+            match Stored::decode(at, bytes) {
+                Ok(Stored::Inode(record)) => plain = plain + Amount::of(&record),
+                Ok(Stored::Redirect(redirect)) => *names.entry(redirect.oid).or_default() += 1,
+                Err(_) => {}
+            }
+        }
+        let (mut copied, mut removed) = (plain, plain);
+        let mut outside = None;
+        for (oid, names) in &names {
+            let record = match stored_object(op, *oid) {
+                Err(Error::Engine(betree::Error::ViewEnded)) => return Err(Error::Uncounted),
+                Err(_) => continue,
+                Ok(record) => record,
+            };
+            copied = copied + Amount::of(&record);
+            if record.nlink <= *names {
+                removed = removed + Amount::of(&record);
+            } else {
+                outside.get_or_insert(*oid);
+            }
+        }
+        self.content = Content { copied, removed };
+        self.objects = names.into_keys().collect();
+        self.outside = match outside {
+            Some(oid) => name_of(op, view, path, oid)?,
+            None => None,
+        };
+        Ok(())
+    }
+}
+
+/// The next pair of a scan in a view, past what cannot be read.
+fn next_readable<'c>(pairs: &'c mut Cursor<'_>) -> Result<Option<(&'c [u8], &'c [u8])>> {
+    let mut has_ended = false;
+    let next = pairs.next_past(&mut |passed| has_ended |= passed.errors.contains(&betree::Error::ViewEnded));
+    if has_ended { Err(Error::Uncounted) } else { Ok(next) }
+}
+
+/// The path of a name of a file below a directory.
+fn name_of(op: &Op<'_>, view: &View, path: &[u8], wanted: u64) -> Result<Option<String>> {
+    let mut entries = op.scan_of(view, META, key::subtree(path));
+    while let Some((at, bytes)) = next_readable(&mut entries)? {
+        if matches!(Stored::decode(at, bytes), Ok(Stored::Redirect(redirect)) if redirect.oid == wanted) {
+            return Ok(Some(key::describe(at)));
+        }
+    }
+    Ok(None)
+}
