@@ -8,6 +8,7 @@ mod point_reads;
 mod scans;
 mod seeks;
 mod space;
+mod views;
 mod writes;
 
 use std::sync::Arc;
