@@ -441,6 +441,74 @@ fn what_changes_while_a_tree_is_counted_counts() {
     assert_sound(&volume);
 }
 
+/// What happens once in a tree, or at its border, while it is measured. Each changes the tree and, the next
+/// time, changes it back.
+type Happening = fn(&Volume, usize) -> Result<()>;
+
+const HAPPENINGS: [Happening; 4] = [
+    |volume, round| {
+        let [tree, other] = ["/tree", "/other"].map(|path| volume.resolve(path.as_bytes()).unwrap().node);
+        let (from, to) = if round % 2 == 0 { (other, tree) } else { (tree, other) };
+        rename(volume, from, b"moved", to, b"moved")
+    },
+    |volume, round| {
+        let file = volume.resolve(b"/tree/linked").unwrap().node;
+        let size = Some(if round % 2 == 0 { 0 } else { 9000 });
+        volume.setattr(file, &SetAttr { size, ..SetAttr::default() }).map(drop)
+    },
+    |volume, round| {
+        let tree = volume.resolve(b"/tree").unwrap().node;
+        if round % 2 == 0 {
+            return volume.clone_inode(volume.resolve(b"/other").unwrap().node, tree, b"copy").map(drop);
+        }
+        volume.remove_below(volume.resolve(b"/tree/copy").unwrap().node, SnapshotsBelow::Hold)?;
+        volume.rmdir(tree, b"copy").map(drop)
+    },
+    |volume, round| {
+        let file = volume.resolve(b"/tree/plain").unwrap().node;
+        let size = Some(if round % 2 == 0 { 0 } else { 9000 });
+        volume.setattr(file, &SetAttr { size, ..SetAttr::default() }).map(drop)
+    },
+];
+
+fn until_counted(attempt: impl Fn() -> Result<()>) {
+    let done = std::iter::repeat_with(attempt).find(|done| *done != Err(Error::Uncounted));
+    done.unwrap().unwrap();
+}
+
+#[test]
+fn what_a_measurement_cannot_follow_makes_it_start_again() {
+    let (_disk, volume) = volume();
+    let [tree, other, home] = ["tree", "other", "home"].map(|name| mkdir(&volume, ROOT, name).node);
+    for i in 0..500 {
+        mkfile(&volume, tree, &format!("f{i:03}"));
+    }
+    let bytes = [7; 9000];
+    volume.create_with(other, b"moved", &new_file(), &bytes).unwrap();
+    volume.create_with(tree, b"plain", &new_file(), &bytes).unwrap();
+    let linked = volume.create_with(tree, b"linked", &new_file(), &bytes).unwrap().node;
+    volume.link(linked, tree, b"again").unwrap();
+    volume.set_quota(home, ANY).unwrap();
+    for happening in HAPPENINGS {
+        for round in 0..24 {
+            let begun = std::sync::Barrier::new(2);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    begun.wait();
+                    // At different moments of the measurement.
+                    (0..round * 20).for_each(|_| thread::yield_now());
+                    until_counted(|| happening(&volume, round));
+                });
+                begun.wait();
+                until_counted(|| volume.clone_inode(tree, home, b"copy").map(drop));
+            });
+            assert_eq!(used(&volume, home), counted(&volume, home), "round {round}");
+            volume.remove_below(home, SnapshotsBelow::Hold).unwrap();
+        }
+    }
+    assert_sound(&volume);
+}
+
 /// A step of a random history.
 fn step(volume: &Volume, dice: &mut Dice) -> Result<()> {
     let dirs: Vec<InodeId> = ["", "/a", "/a/b", "/a/b/c", "/d", "/d/e", "/a/copy", "/a/b/copy"]
