@@ -46,7 +46,7 @@
 //! | read | [`Env::get`], [`Env::get_many`], [`Env::cursor`]; one moment of all dictionaries: [`Env::view`] |
 //! | read and change as one | [`Env::begin`], [`Env::run`] |
 //! | let values expire | [`Upsert::expires_at_ns`], [`Options::clock`], [`Env::remove_expired`] |
-//! | know what it holds and does | [`Env::space`], [`View::usage`], [`View::occupancy`], [`View::estimate_pairs`], [`Env::stats`], [`Env::state`] |
+//! | know what it holds and does | [`Env::space`], [`View::usage`], [`View::occupancy`], [`View::locate`], [`View::estimate_pairs`], [`Env::stats`], [`Env::state`] |
 //! | verify it | [`Env::check`]; [`Env::open_damaged`] for one that does not open |
 //! | read what is left of a damaged one | [`Env::open_for_rescue`] |
 //!
@@ -117,6 +117,7 @@ mod hostile;
 mod invariant;
 mod io;
 mod key;
+mod locate;
 mod log;
 mod memtable;
 mod merge_yield;
@@ -153,6 +154,7 @@ pub use format::superblock::{Identity, LABEL_BYTES_MAX, VERSION as FORMAT_VERSIO
 pub use format::tail::TaggedTail;
 pub use health::{State, Trouble, Watcher};
 pub use key::{Cut, KEY_BYTES_MAX};
+pub use locate::{Holds, Level, Located, StoredRun};
 pub use occupancy::{Compressed, Occupancy, Occupant, Sharing};
 pub use pair_estimate::PairEstimate;
 pub use settings::{Compression, DictId, Geometry, LogLoss, OpenMode, Options};

@@ -23,9 +23,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    backup, check, clone, completions, debug, df, doctor, get, info, install_helpers, kv, label, list,
-    manual, mkfs, mount, probe, quota, rescue, resize, rm_tree, scrub, set, snapshot, stats, sync, top, tree,
-    trim, umount, usage, uuid,
+    backup, check, clone, completions, debug, df, doctor, get, image, info, install_helpers, kv, label, list,
+    manual, map, mkfs, mount, probe, quota, rescue, resize, rm_tree, scrub, set, snapshot, stats, sync, top,
+    tree, trim, umount, usage, uuid,
 };
 use helper::ExitCodes;
 use log::Place;
@@ -87,6 +87,8 @@ enum Command {
     Stats(stats::Arguments),
     Top(top::Arguments),
     Df(df::Arguments),
+    Map(map::Arguments),
+    Image(image::Arguments),
     Trim(trim::Arguments),
     Resize(resize::Arguments),
     Doctor(doctor::Arguments),
@@ -140,6 +142,8 @@ fn main() -> ExitCode {
         Command::Stats(command) => stats::run(command),
         Command::Top(command) => top::run(command),
         Command::Df(command) => df::run(command),
+        Command::Map(command) => map::run(command),
+        Command::Image(command) => image::run(command),
         Command::Trim(command) => trim::run(command),
         Command::Resize(command) => resize::run(command),
         Command::Doctor(command) => doctor::run(command),

@@ -9,12 +9,14 @@
 //! volume: so a connection begins with a word of the server that says whether its mount is over. It carries
 //! one request, a line. `status` is answered with JSON; `ping` with a word; `farewell` with a word at once,
 //! and with the outcome when the volume is closed and released; `check` and `scrub` with lines while it is
-//! read; `backup` with the volume's blocks; `layout` with JSON; `order` with the outcome of a change.
+//! read; `backup` with the volume's blocks; `layout` and `map` with JSON; `order` with the outcome of a
+//! change.
 
 mod backup;
 mod check;
 mod client;
 mod layout;
+mod map;
 mod order;
 mod pace;
 mod probe;
@@ -29,6 +31,7 @@ use std::time::Duration;
 pub use backup::{BackupError, BackupPart};
 pub use check::CheckError;
 pub use client::{Farewell, Line, Unheard};
+pub use map::MAP_BYTES_MAX;
 pub use order::{NewSize, Order, OrderError};
 pub use probe::become_user;
 pub use scrub::ScrubRequest;
@@ -52,6 +55,8 @@ const SCRUB: &str = "scrub ";
 const BACKUP: &str = "backup\n";
 /// With the number of cells behind it.
 const LAYOUT: &str = "layout ";
+/// With the token of a file, an offset and a length behind it.
+const MAP: &str = "map ";
 /// Begins an order; JSON follows.
 const ORDER: &str = "order ";
 const PING: &str = "ping\n";

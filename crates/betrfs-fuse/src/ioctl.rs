@@ -272,6 +272,21 @@ fn wait_told(source: &File, token: u64) -> Result<(), Errno> {
     }
 }
 
+/// Opens a file and registers it, once data written to its mappings has arrived; returns it with the token by
+/// which its server maps it, as long as it is open ([`Line::map`](crate::Line::map)).
+///
+/// # Errors
+/// The operating system's; `ENOTTY` where it is on no BetrFS mount, `EISDIR` for a directory, `EPERM` for
+/// users who may not.
+pub fn map_token(path: &Path) -> io::Result<(File, u64)> {
+    let open = open_plain(path, OFlags::empty())?;
+    if open.metadata()?.is_dir() {
+        return Err(Errno::ISDIR.into());
+    }
+    let token = wait_written_back(&open)?;
+    Ok((open, token))
+}
+
 /// The stored bytes of a file or directory with everything below it, and the bytes that its removal would
 /// free.
 ///

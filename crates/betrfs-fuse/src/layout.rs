@@ -101,6 +101,8 @@ impl From<Occupant> for Content {
 /// What lies where on a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
+    /// The volume's label; empty if it has none.
+    pub label: String,
     /// The size of a cell in bytes; the last one may be smaller.
     pub cell_bytes: u64,
     /// The volume, cut into cells: the bytes of each by what lies there.
@@ -135,7 +137,18 @@ impl Layout {
         let Compressed { raw_bytes, stored_bytes, leaves_read, leaves } = compressed;
         let cells = cells.iter().map(by_content).collect();
         let room = Room::of(volume);
-        Ok(Layout { cell_bytes, cells, raw_bytes, stored_bytes, leaves_read, leaves, unreadable_nodes, room })
+        let label = volume.env().identity().label;
+        Ok(Layout {
+            label,
+            cell_bytes,
+            cells,
+            raw_bytes,
+            stored_bytes,
+            leaves_read,
+            leaves,
+            unreadable_nodes,
+            room,
+        })
     }
 
     /// The bytes of the whole volume by what lies there.

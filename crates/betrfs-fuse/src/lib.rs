@@ -13,6 +13,7 @@ mod closing;
 mod control;
 mod counters;
 mod errno;
+mod file_map;
 mod inherited;
 mod ioctl;
 mod latency;
@@ -35,15 +36,17 @@ pub mod wire;
 pub use check_report::{CheckProblem, CheckReport, ScrubReport, ScrubStatus};
 pub use closing::Closing;
 pub use control::{
-    ANSWER_TIME_MAX, BackupError, BackupPart, CheckError, Control, Farewell, Line, NewSize, Order,
-    OrderError, ScrubRequest, Served, Unheard,
+    ANSWER_TIME_MAX, BackupError, BackupPart, CheckError, Control, Farewell, Line, MAP_BYTES_MAX, NewSize,
+    Order, OrderError, ScrubRequest, Served, Unheard,
 };
 pub use counters::{Counters, DataBytes, RequestCount};
 pub use errno::{Errno, errno, is_damage};
+pub use file_map::{DeviceRange, MapExtent, MapRun};
 pub use inherited::hand_down_standard_descriptors_only;
 pub use ioctl::{
     Quotas, RemoveTreeError, Restoration, RestoreError, SetQuotaError, approach, clear_quota, clone, foreign,
-    open_snapshots, properties, quota, remove_tree, set_properties, set_quota, sync, usage, write_back,
+    map_token, open_snapshots, properties, quota, remove_tree, set_properties, set_quota, sync, usage,
+    write_back,
 };
 pub use latency::Latency;
 pub use layout::{Content, Layout, Room};

@@ -15,6 +15,7 @@ use betrfs::{AccessTimes, OpenMode, OpenOptions, Report, Scrubbed, Volume};
 
 use crate::closing::Closing;
 use crate::control::{BackupPart, Control, Order, Served};
+use crate::file_map::MapExtent;
 use crate::layout::Layout;
 use crate::loop_device;
 use crate::metrics_page::metrics_page;
@@ -408,6 +409,10 @@ impl<F: Fn() -> bool + Send + Sync> Served for Asked<F> {
 
     fn layout(&self, cells_max: u32) -> betrfs::Result<Layout> {
         self.server.layout(cells_max)
+    }
+
+    fn map(&self, token: u64, offset: u64, len: u64) -> betrfs::Result<Vec<MapExtent>> {
+        self.server.map(token, offset, len)
     }
 
     fn carry_out(&self, order: &Order) -> betrfs::Result<u64> {

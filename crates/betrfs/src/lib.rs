@@ -66,4 +66,4 @@ pub const FILE_BYTES_MAX: u64 = 1 << 62;
 
 pub use op::{Counters, OpCount, OpKind};
 pub use schema::key::NAME_BYTES_MAX;
-pub use volume::{Mended, Mending, Problem, Repair, Report, Scrubbed, Volume, problem_codes};
+pub use volume::{FileExtent, Mended, Mending, Problem, Repair, Report, Scrubbed, Volume, problem_codes};

@@ -129,7 +129,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
 fn layout_of(volume: &Path) -> Result<Layout, Failure> {
     let Some(mount) = change::mount_of(volume) else {
         // A directory is no volume.
-        return if volume.is_dir() { Err(stats::not_mounted(volume)) } else { layout::of_closed(volume, 1) };
+        return if volume.is_dir() {
+            Err(stats::not_mounted(volume))
+        } else {
+            layout::with_closed(volume, |opened| layout::of_volume(opened, 1))
+        };
     };
     stats::approach(&mount.path)?;
     // It has pending deletes carried out, so that their space counts as free, as for df(1).

@@ -22,13 +22,18 @@ pub fn of_mount(mount: &MountEntry, cells_max: u32) -> Result<Layout, Failure> {
     })
 }
 
-/// Looks at a volume that is mounted nowhere, in at most `cells_max` cells. Its log is replayed in memory.
-pub fn of_closed(volume: &Path, cells_max: u32) -> Result<Layout, Failure> {
+/// Looks at an open volume, in at most `cells_max` cells.
+pub fn of_volume(volume: &Volume, cells_max: u32) -> betrfs::Result<Layout> {
+    Layout::of(volume, cells_max, &mut || ControlFlow::Continue(()))
+}
+
+/// Opens a volume that is mounted nowhere for `look`. Nothing is written: its log is replayed in memory.
+pub fn with_closed<T>(volume: &Path, look: impl FnOnce(&Volume) -> betrfs::Result<T>) -> Result<T, Failure> {
     let failed = |error: betrfs::Error| failed(&volume.display().to_string(), &error);
     let device = Arc::new(betrfs_fuse::open_device_for_reading(volume)?);
     let options = OpenOptions { mode: OpenMode::ReadOnly, ..OpenOptions::new(Arc::new(StdPlatform::new())) };
     let opened = Volume::open(device, options).map_err(failed)?;
-    let layout = Layout::of(&opened, cells_max, &mut || ControlFlow::Continue(())).map_err(failed)?;
+    let seen = look(&opened).map_err(failed)?;
     opened.close().map_err(failed)?;
-    Ok(layout)
+    Ok(seen)
 }

@@ -97,8 +97,12 @@ fn other_users_are_told_who_may() {
     let program = program_beside(&mounted);
     let as_nobody =
         |arguments: &[&OsStr]| Command::new(&program).args(arguments).uid(65_534).output().unwrap();
-    for command in ["label", "uuid", "trim", "df", "info", "usage", "resize"] {
-        let more: &[&OsStr] = if command == "resize" { &["1G".as_ref()] } else { &[] };
+    for command in ["label", "uuid", "trim", "df", "image", "info", "usage", "resize"] {
+        let more: &[&OsStr] = match command {
+            "resize" => &["1G".as_ref()],
+            "image" => &["/dev/null/x".as_ref()],
+            _ => &[],
+        };
         let output = as_nobody(&[&[command.as_ref(), mounted.dir.as_os_str()], more].concat());
         refused(&output, &["only root and the user who mounted the volume may"]);
     }
@@ -248,9 +252,10 @@ fn the_option_discard_does_so_after_each_checkpoint() {
 /// Of each of these commands, and on nothing that could be changed.
 #[test]
 fn helps_have_examples_and_say_who_may() {
-    for command in
-        ["label", "uuid", "list", "info", "doctor", "df", "trim", "usage", "probe", "mkfs", "resize"]
-    {
+    for command in [
+        "label", "uuid", "list", "info", "doctor", "df", "map", "image", "trim", "usage", "probe", "mkfs",
+        "resize",
+    ] {
         let text = said(&betrfs().args([OsStr::new(command), "--help".as_ref()]).output().unwrap());
         assert!(text.contains(&format!("  betrfs {command}")), "{text}");
         // The width of the terminal breaks lines.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread;
 
 use rustix::io::Errno;
+use serde::Serialize;
 
 use super::LAYOUT;
 use super::check::{CheckError, Telling, hear};
@@ -25,27 +26,40 @@ const BUSY: &str = "another command looks at the layout of this mount";
 
 /// Answers a client in a thread of its own.
 pub(super) fn answer(
-    mut stream: UnixStream,
+    stream: UnixStream,
     words: &str,
     served: &Arc<dyn Served>,
     turn: &Turn,
 ) -> io::Result<()> {
     let cells_max: u32 = words.trim_end().parse().map_err(|_| Errno::INVAL)?;
     let cells_max = cells_max.min(CELLS_MAX);
-    let (served, turn) = (Arc::clone(served), turn.clone());
-    thread::Builder::new().name("betrfs-layout".into()).spawn(move || {
+    let served = Arc::clone(served);
+    in_turn(stream, turn, BUSY, "betrfs-layout", move || served.layout(cells_max))
+}
+
+/// Answers a client with the result of some work in a thread of its own, of ordinary priority; another client
+/// that comes meanwhile hears the sentence `busy`.
+pub(super) fn in_turn<T: Serialize + 'static>(
+    mut stream: UnixStream,
+    turn: &Turn,
+    busy: &'static str,
+    name: &'static str,
+    work: impl FnOnce() -> betrfs::Result<T> + Send + 'static,
+) -> io::Result<()> {
+    let turn = turn.clone();
+    thread::Builder::new().name(name.into()).spawn(move || {
         let telling = Telling::new(&mut stream);
         let told = match turn.take_soon() {
             Some(taken) => {
-                let layout = served.layout(cells_max);
+                let result = work();
                 // A client that has the answer may ask again at once.
                 drop(taken);
-                telling.report(layout)
+                telling.report(result)
             }
-            None => telling.refuse(BUSY),
+            None => telling.refuse(busy),
         };
         if let Err(error) = told {
-            tracing::debug!("a client did not wait for the layout: {error}");
+            tracing::debug!("the client of {name} did not wait for its answer: {error}");
         }
     })?;
     Ok(())

@@ -21,9 +21,10 @@ use super::backup::{self, BackupPart};
 use super::timed::{Timed, write_until};
 use super::turn::Turn;
 use super::{
-    BACKUP, CHECK, CLEAN, FAREWELL, HEARD, LAYOUT, LIVE, LOOK_EVERY, ORDER, OVER, PING, SCRUB, STATUS,
+    BACKUP, CHECK, CLEAN, FAREWELL, HEARD, LAYOUT, LIVE, LOOK_EVERY, MAP, ORDER, OVER, PING, SCRUB, STATUS,
 };
-use super::{Order, check, layout, name_of, order, scrub};
+use super::{Order, check, layout, map, name_of, order, scrub};
+use crate::file_map::MapExtent;
 use crate::layout::Layout;
 
 /// How long a server waits for a client's request, and for the client to read the answer.
@@ -70,6 +71,13 @@ pub trait Served: Send + Sync {
     /// The volume's.
     fn layout(&self, cells_max: u32) -> betrfs::Result<Layout>;
 
+    /// Where the bytes of a file lie, of `len` from `offset` on: [`Volume::map`](betrfs::Volume::map). The
+    /// token is that of the file as a source of copies.
+    ///
+    /// # Errors
+    /// The volume's, and a token that is not known.
+    fn map(&self, token: u64, offset: u64, len: u64) -> betrfs::Result<Vec<MapExtent>>;
+
     /// Changes the volume; returns the number for the answer, 0 if there is none to tell.
     ///
     /// # Errors
@@ -84,6 +92,7 @@ struct Turns {
     scrub: Turn,
     backup: Turn,
     layout: Turn,
+    map: Turn,
     order: Turn,
 }
 
@@ -170,6 +179,9 @@ fn answer(
     }
     if let Some(words) = request.strip_prefix(LAYOUT) {
         return layout::answer(stream, words, served, &turns.layout);
+    }
+    if let Some(words) = request.strip_prefix(MAP) {
+        return map::answer(stream, words, served, &turns.map);
     }
     if let Some(text) = request.strip_prefix(ORDER) {
         return order::answer(stream, text, served, &turns.order);

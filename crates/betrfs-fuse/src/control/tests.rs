@@ -10,6 +10,7 @@ use rustix::process::Uid;
 use super::server::{WAITING_MAX, request};
 use super::sockets::{connect, may_serve, sockets};
 use super::*;
+use crate::file_map::MapExtent;
 use crate::layout::Layout;
 use crate::mount_info::MountEntry;
 
@@ -85,6 +86,22 @@ impl Served for Asked {
         }
     }
 
+    /// An extent with the numbers of the request.
+    fn map(&self, token: u64, offset: u64, len: u64) -> betrfs::Result<Vec<MapExtent>> {
+        if token == 0 {
+            return Err(betrfs::Error::Invalid("it is no file"));
+        }
+        let level = token.to_string();
+        Ok(vec![MapExtent {
+            offset_bytes: offset,
+            length_bytes: len,
+            level,
+            is_in_memory: false,
+            is_shared: true,
+            runs: Vec::new(),
+        }])
+    }
+
     /// Answers with the length of a label, and refuses a trim.
     fn carry_out(&self, order: &Order) -> betrfs::Result<u64> {
         match order {
@@ -114,6 +131,21 @@ fn orders_are_carried_out_or_refused_with_a_sentence() {
     let mut line = Line::open(&mount).unwrap();
     line.ask("order {}\n").unwrap();
     assert!(matches!(line.status(), Err(Unheard::Refused)));
+}
+
+#[test]
+fn a_map_is_asked_for_by_token_and_of_a_bounded_part() {
+    let mount = mount_of(79);
+    let _control = listen(&mount);
+    let map = |token, range| Line::open(&mount).unwrap().map(&mount, token, range);
+    let told = &map(u64::MAX, (5, u64::MAX)).unwrap()[0];
+    assert_eq!((told.level.parse(), told.offset_bytes, told.length_bytes), (Ok(u64::MAX), 5, MAP_BYTES_MAX));
+    assert!(map(0, (0, 1)).unwrap_err().to_string().contains("it is no file"));
+    for request in ["map 1 2\n", "map 1 2 x\n", "map\n"] {
+        let mut line = Line::open(&mount).unwrap();
+        line.ask(request).unwrap();
+        assert!(matches!(line.status(), Err(Unheard::Refused)), "{request}");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::owners::Rights;
 use super::{Answer, Caller, IntoAnswer, Server};
+use crate::file_map::MapExtent;
 use crate::mount_info::MountEntry;
 use crate::planted::{self, Bug};
 
@@ -75,6 +76,16 @@ impl Server {
                 self.as_owner(source, &user, |owned| self.volume.clone_onto_as(owned, node))
             }
         }
+    }
+
+    /// Where the bytes of a source lie, of `len` from `offset` on.
+    ///
+    /// # Errors
+    /// The volume's; [`betrfs::Error::Invalid`] for a token that is not known, or no longer.
+    pub fn map(&self, token: u64, offset: u64, len: u64) -> betrfs::Result<Vec<MapExtent>> {
+        let known = self.sources.0.lock().iter().find(|source| source.token == token).map(|s| s.node);
+        let node = known.ok_or(betrfs::Error::Invalid("its token was forgotten: ask again"))?;
+        Ok(self.volume.map(node, offset, len)?.into_iter().map(MapExtent::from).collect())
     }
 
     /// IOCTL: the stored bytes of a file or directory, and the bytes that its removal would free.

@@ -37,6 +37,7 @@ mod inode_flags;
 mod late_opens;
 mod link;
 mod lookup;
+mod map;
 mod measure;
 mod open_files;
 mod ownership;
@@ -79,6 +80,7 @@ use id_allocator::IdAllocator;
 use ownership::ForeignEvents;
 
 pub use check::{Mended, Mending, Problem, Repair, Report, Scrubbed, problem_codes};
+pub use map::FileExtent;
 
 /// Bytes that a small change adds to the log, for the admission of space.
 const CHANGE_BYTES: usize = 1024;

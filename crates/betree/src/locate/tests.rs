@@ -1,0 +1,161 @@
+//! Places of keys, held to the bytes of the device.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::sync::Arc;
+
+use super::*;
+use crate::batch::Batch;
+use crate::env::Env;
+use crate::io::mem::MemDevice;
+use crate::settings::{Compression, Geometry, Options};
+use crate::upsert::Replace;
+
+const D: DictId = DictId(0);
+
+fn options() -> Options {
+    Options { compression: Compression::None, ..Options::new(4 << 20, Arc::new(Replace)) }
+}
+
+/// A volume of 64 MiB with tiny nodes, whose runs are not compressed.
+fn volume() -> (Arc<MemDevice>, Arc<Env>) {
+    let geometry =
+        Geometry { node_bytes: 8192, basement_bytes: 1024, fanout_max: 4, log_bytes: 4 << 20, dicts: 1 };
+    let device = MemDevice::new(16 << 10);
+    Env::format(device.clone(), &geometry, [1; 16]).unwrap();
+    let env = Arc::new(Env::open(device.clone(), options()).unwrap());
+    (device, env)
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("k{number:05}").into_bytes()
+}
+
+fn value(number: u64, round: u64) -> Vec<u8> {
+    let mut rng = seeded::Rng::new(number * 1000 + round);
+    (0..40).flat_map(|_| rng.next_u64().to_le_bytes()).collect()
+}
+
+fn located(env: &Arc<Env>, lo: &Cut, hi: &Cut) -> Vec<Located> {
+    let mut all = Vec::new();
+    env.view().locate(D, lo, hi, &mut |found| all.push(found)).unwrap();
+    all
+}
+
+/// The bytes of a run as they are on the device.
+fn bytes_of(device: &[u8], run: &StoredRun) -> Vec<u8> {
+    let part = |(offset, len): &(u64, u64)| device[*offset as usize..(offset + len) as usize].to_vec();
+    let bytes: Vec<u8> = run.places.iter().flat_map(part).collect();
+    assert_eq!(
+        (bytes.len() as u64, run.stored_as, run.stored_bytes),
+        (run.stored_bytes, StoredAs::Raw, run.raw_bytes)
+    );
+    bytes
+}
+
+fn holds(device: &[u8], found: &Located, value: &[u8]) -> bool {
+    found.runs.iter().any(|run| bytes_of(device, run).windows(value.len()).any(|window| window == value))
+}
+
+/// The newest place of a key among those that were found.
+fn newest<'f>(found: &'f [Located], key: &[u8]) -> &'f Located {
+    let shows = found.iter().filter(|found| !found.lo.is_above(key) && found.hi.is_above(key));
+    shows.max_by_key(|found| found.level).unwrap()
+}
+
+#[test]
+fn each_value_is_in_the_runs_that_are_told() {
+    let (device, env) = volume();
+    let mut rounds: BTreeMap<u64, u64> = BTreeMap::new();
+    for round in 0..12 {
+        let mut batch = Batch::new();
+        for number in (0..400).filter(|number| (number * 7 + round) % (round + 1) == 0) {
+            batch.put(D, &key(number), &value(number, round));
+            rounds.insert(number, round);
+        }
+        env.commit(&batch).unwrap();
+        if round % 3 == 2 {
+            env.checkpoint().unwrap();
+        }
+    }
+    env.checkpoint().unwrap();
+    let bytes = device.bytes();
+    let found = located(&env, &Cut::LOW, &Cut::HIGH);
+    let mut levels: Vec<Level> = rounds
+        .iter()
+        .map(|(number, round)| {
+            let place = newest(&found, &key(*number));
+            assert!(holds(&bytes, place, &value(*number, *round)), "{number} in round {round}: {place:?}");
+            place.level
+        })
+        .collect();
+    levels.sort_unstable();
+    levels.dedup();
+    assert!(levels.len() >= 2 && levels[0] == Level::Leaf, "{levels:?}");
+    assert!(found.iter().all(|found| found.sharing == Sharing::Own));
+
+    // What came since is in memory; a key that is deleted is not told.
+    let mut batch = Batch::new();
+    batch.put(D, &key(7), &value(7, 99));
+    batch.delete(D, &key(8));
+    env.commit(&batch).unwrap();
+    let found = located(&env, &Cut::before(key(7)), &Cut::before(key(9)));
+    let place = newest(&found, &key(7));
+    assert_eq!((place.level, place.runs.len()), (Level::Memtable, 0));
+    assert!(found.iter().all(|found| found.level != Level::Memtable || !found.lo.is_above(&key(7))));
+}
+
+#[test]
+fn a_copys_keys_are_told_by_its_own_names_and_share_the_blocks() {
+    let (device, env) = volume();
+    for first in (0..600).step_by(50) {
+        let mut batch = Batch::new();
+        (first..first + 50)
+            .for_each(|number| batch.put(D, &[b"a/", &key(number)[..]].concat(), &value(number, 0)));
+        env.commit(&batch).unwrap();
+    }
+    env.reclaim().unwrap();
+    env.checkpoint().unwrap();
+    let mut batch = Batch::new();
+    batch.clone_range(D, b"a/", b"copies/first/");
+    env.commit(&batch).unwrap();
+    for _ in 0..2 {
+        env.checkpoint().unwrap();
+        let bytes = device.bytes();
+        for prefix in ["a/", "copies/first/"] {
+            let found = located(&env, &Cut::before(prefix), &Cut::after(prefix));
+            assert!(found.iter().any(|found| found.sharing == Sharing::Shared), "{found:?}");
+            for number in 0..600 {
+                let key = [prefix.as_bytes(), &key(number)[..]].concat();
+                assert!(holds(&bytes, newest(&found, &key), &value(number, 0)), "{prefix} {number}");
+            }
+        }
+        env.reclaim().unwrap();
+    }
+}
+
+/// No basement is read: headers, and partitions with messages.
+#[test]
+fn a_range_costs_the_headers_of_its_nodes() {
+    let (device, env) = volume();
+    for first in (0..4000).step_by(50) {
+        let mut batch = Batch::new();
+        (first..first + 50).for_each(|number| batch.put(D, &key(number), &value(number, 0)));
+        env.commit(&batch).unwrap();
+    }
+    env.reclaim().unwrap();
+    env.close().unwrap();
+    let env = Arc::new(Env::open(device, options()).unwrap());
+    let nodes = env.engine.table.lock().nodes_len();
+    let before = env.stats().device_reads;
+    let few = located(&env, &Cut::before(key(1000)), &Cut::before(key(1050)));
+    let reads = env.stats().device_reads - before;
+    assert!(few.len() > 10 && reads < 12, "{} places, {reads} reads", few.len());
+    let all = located(&env, &Cut::LOW, &Cut::HIGH);
+    let reads = env.stats().device_reads - before;
+    assert!(
+        all.len() as u64 > nodes * 3 && reads <= nodes,
+        "{} places, {reads} reads, {nodes} nodes",
+        all.len()
+    );
+}
