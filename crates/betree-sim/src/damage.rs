@@ -10,6 +10,7 @@ use betree_platform::{BLOCK_BYTES, Device};
 use seeded::Rng;
 
 use crate::harness::setting;
+use crate::lost_nodes::Past;
 use crate::mem_device::MemDevice;
 use crate::mix::Mix;
 use crate::model::{AppendCapped, Edit, batch_of, show};
@@ -25,13 +26,13 @@ const KEYS_MAX: usize = 1500;
 /// After how many steps everything is compared.
 const COMPARED_STEPS: usize = 25;
 /// How many steps before the damage are in the log alone, in half of the histories.
-const LOGGED_STEPS: usize = 8;
+pub(crate) const LOGGED_STEPS: usize = 8;
 /// The first byte behind the superblocks.
 const LOG_AT: u64 = 4 * BLOCK_BYTES as u64;
 
 /// What is known of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Known {
+pub(crate) enum Known {
     Value(Vec<u8>),
     Absent,
     Lost,
@@ -48,6 +49,10 @@ pub struct DamageReached {
     pub healed: usize,
     /// Keys that are lost because clones copied them.
     pub cloned: usize,
+    /// Lost interior nodes whose children were found again.
+    pub found_again: usize,
+    /// Keys below these that are as in an older state.
+    pub older: usize,
 }
 
 /// The keys of which something is known; others are absent or lost.
@@ -199,7 +204,7 @@ fn is_in(key: &[u8], prefix: &[u8], lo: &Cut, hi: &Cut) -> bool {
 }
 
 /// What a query says of a key.
-fn known_of(found: Result<Option<Vec<u8>>, Error>) -> Result<Known, String> {
+pub(crate) fn known_of(found: Result<Option<Vec<u8>>, Error>) -> Result<Known, String> {
     match found {
         Ok(Some(value)) => Ok(Known::Value(value)),
         Ok(None) => Ok(Known::Absent),
@@ -223,7 +228,7 @@ fn named_keys(steps: &[Step], dicts: usize) -> Vec<BTreeSet<Vec<u8>>> {
     all
 }
 
-fn open_as(device: &Arc<dyn Device>, setup: &Setup, mode: OpenMode) -> Result<Env, Error> {
+pub(crate) fn open_as(device: &Arc<dyn Device>, setup: &Setup, mode: OpenMode) -> Result<Env, Error> {
     let mut options = Options::new(setup.cache_bytes, Arc::new(AppendCapped));
     options.mode = mode;
     Env::open(Arc::clone(device), options)
@@ -231,7 +236,7 @@ fn open_as(device: &Arc<dyn Device>, setup: &Setup, mode: OpenMode) -> Result<En
 
 /// The problems that a check finds, but those of kinds that are to be `mended`, and how often it finds known
 /// damage.
-fn problems(env: &Env, mended: &[FindingCode]) -> Result<(Vec<String>, usize), String> {
+pub(crate) fn problems(env: &Env, mended: &[FindingCode]) -> Result<(Vec<String>, usize), String> {
     let (mut problems, mut known) = (Vec::new(), 0);
     let mut tell = |found: betree::Finding| {
         known += usize::from(found.code == FindingCode::KnownDamage);
@@ -257,8 +262,10 @@ pub fn damage_history(seed: u64, steps: usize) -> Result<Option<DamageReached>, 
     let is_closed = seed.is_multiple_of(2);
     let (stored, logged) = before.split_at(if is_closed { steps } else { steps - LOGGED_STEPS.min(steps) });
     let closing = [if is_closed { Step::Reopen } else { Step::Checkpoint }];
+    let mut past = Past::new(&setup, true);
     for step in stored.iter().chain(&closing).chain(logged).chain([&Step::Sync]) {
         runner.step(step).map_err(|e| format!("before the damage: {e}"))?;
+        past.add(&runner);
     }
     drop(runner);
     let mut rng = Rng::new(seed);
@@ -266,7 +273,7 @@ pub fn damage_history(seed: u64, steps: usize) -> Result<Option<DamageReached>, 
     let whole = open_as(&whole, &setup, OpenMode::ReadOnly).map_err(|e| format!("open the sound: {e}"))?;
     for _ in 0..TRIES_MAX {
         let device = rotten(&sound, &setup, &mut rng);
-        if let Some(mut model) = repaired(&device, &whole, &setup, after)? {
+        if let Some(mut model) = repaired(&device, &whole, &setup, after, &past)? {
             go_on(&device, &setup, after, &mut model)?;
             return Ok(Some(model.reached));
         }
@@ -293,6 +300,7 @@ fn repaired(
     sound: &Env,
     setup: &Setup,
     after: &[Step],
+    past: &Past,
 ) -> Result<Option<Model>, String> {
     let Ok(damaged) = open_as(device, setup, OpenMode::ReadOnly) else { return Ok(None) };
     let mut dicts = Vec::new();
@@ -311,8 +319,10 @@ fn repaired(
     let mut model = Model { dicts, reached: DamageReached::default() };
     let Ok(env) = open_as(device, setup, OpenMode::Repair) else { return Ok(None) };
     let told = |what: &'static str| move |error: Error| format!("{what}: {error}");
-    model.reached.structures = env.note_damage().map_err(told("note"))?;
-    if model.reached.structures == 0 {
+    let noted = env.note_damage().map_err(told("note"))?;
+    model.reached.structures = noted.lost;
+    model.reached.found_again = noted.found_again.len();
+    if noted.lost == 0 {
         return Ok(None);
     }
     env.mend_references(&mut |_, _| ControlFlow::Continue(())).map_err(told("references"))?;
@@ -324,16 +334,20 @@ fn repaired(
             model.dict(dict).insert(key.to_vec(), known);
         }
     }
-    drop(damaged);
     // Before the first key of a leaf nothing was lost, though a query reads the basement.
     for (dict, keys) in (0..).map(DictId).zip(&mut model.dicts) {
         for (key, known) in keys.iter_mut().filter(|(_, known)| **known == Known::Lost) {
             let now = known_of(env.get(dict, key))?;
-            if now == known_of(sound.get(dict, key))? {
+            if now == known_of(sound.get(dict, key))?
+                || past.may_be(dict, key, &now, model.reached.found_again)
+            {
+                model.reached.older += usize::from(now != known_of(sound.get(dict, key))?);
                 *known = now;
             }
         }
     }
+    past.nothing_is_invented([&env, sound], Some(&damaged), model.reached.found_again)?;
+    drop(damaged);
     let lost = model.dicts.iter().flat_map(|keys| keys.values()).filter(|known| **known == Known::Lost);
     model.reached.lost = lost.count();
     model.compare(&env).map_err(|what| format!("noted in memory: {what}"))?;

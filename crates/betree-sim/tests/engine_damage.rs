@@ -3,7 +3,7 @@
 #![allow(clippy::panic)]
 
 use betree_sim::harness::{guarded, seeds, setting};
-use betree_sim::{DamageReached, damage_history};
+use betree_sim::{DamageReached, LostNodesReached, damage_history, lost_nodes_history};
 
 const STEPS: usize = 100;
 
@@ -21,6 +21,8 @@ fn known_damage_is_an_error_for_its_keys_until_something_newer_covers_them() {
                 all.lost += reached.lost;
                 all.healed += reached.healed;
                 all.cloned += reached.cloned;
+                all.found_again += reached.found_again;
+                all.older += reached.older;
             }
             Ok(())
         });
@@ -34,4 +36,32 @@ fn known_damage_is_an_error_for_its_keys_until_something_newer_covers_them() {
     }
     assert!(all.structures > damaged && all.lost > damaged as usize, "{damaged}: {all:?}");
     assert!(all.healed > 0 && all.cloned > 0, "{all:?}");
+}
+
+#[test]
+fn keys_below_a_lost_node_are_as_they_were_or_as_before_or_lost() {
+    let mut all = LostNodesReached::default();
+    let all_seeds = seeds(setting("BETRFS_HISTORIES", 60).div_ceil(4));
+    for seed in all_seeds.clone() {
+        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_damage");
+        let ran = guarded(&replay, || {
+            let reached = lost_nodes_history(seed, STEPS * 2)?;
+            all.lost += reached.lost;
+            all.found_again += reached.found_again;
+            all.kept += reached.kept;
+            all.older += reached.older;
+            all.with_log += reached.with_log;
+            Ok(())
+        });
+        if let Err(what) = ran {
+            panic!("{what}\n  replay: {replay}");
+        }
+    }
+    println!("{all:?}");
+    if all_seeds.count() > 1 {
+        assert!(
+            all.found_again * 4 > all.lost && all.kept > 0 && all.older > 0 && all.with_log > 0,
+            "{all:?}"
+        );
+    }
 }

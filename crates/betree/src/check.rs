@@ -3,6 +3,7 @@
 //! Unreadable parts are reported and skipped. Checks that would need them are reported as not done, not as
 //! problems.
 
+pub(crate) mod children;
 pub(crate) mod damaged;
 mod finding;
 mod mend;
@@ -25,7 +26,7 @@ use crate::error::Result;
 use crate::node_id::NodeId;
 use crate::views::Live;
 pub use finding::{Finding, FindingCode, KeyRange, Place, Remedy};
-pub use mend::undo_repair;
+pub use mend::{NotedDamage, undo_repair};
 pub use scrub::{OnDamage, ScrubFrom, ScrubOptions, ScrubStep};
 use walk::Walk;
 

@@ -142,7 +142,8 @@ mod views;
 
 pub use batch::Batch;
 pub use check::{
-    Finding, FindingCode, KeyRange, OnDamage, Place, Remedy, ScrubFrom, ScrubOptions, ScrubStep, undo_repair,
+    Finding, FindingCode, KeyRange, NotedDamage, OnDamage, Place, Remedy, ScrubFrom, ScrubOptions, ScrubStep,
+    undo_repair,
 };
 pub use env::{
     Backup, Compacted, Conflict, Difference, Differences, Env, Growth, Ingested, Isolation, Outcome,

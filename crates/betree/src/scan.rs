@@ -5,7 +5,8 @@
 //! - without the newest superblock, an older one; without any, one that is made of the newest node table;
 //! - slots of a damaged page of the node table, each of which must match the header of its node;
 //! - nodes whose slots are lost: their headers name them, and are found by reading the whole device;
-//! - the log up to its first damaged segment, in memory.
+//! - the log up to its first damaged segment, in memory;
+//! - in place of a lost interior node a new one, if its children are found.
 
 mod headers;
 mod salvage;
@@ -18,6 +19,7 @@ use alloc::vec::Vec;
 
 use betree_platform::Device;
 
+use crate::check::children;
 use crate::check::damaged::newest_superblock;
 use crate::check::{Finding, FindingCode, Place};
 use crate::engine::checkpoint::Committed;
@@ -90,11 +92,20 @@ impl Env {
         };
         superblock.bind_upsert(&*options.upsert)?;
         let space = space_of(&superblock);
-        let table = salvage::table(&disk, &space, &superblock, tell)?;
+        let mut parts_lost = 0u64;
+        let mut tell_lost = |found: Finding| {
+            parts_lost += 1;
+            tell(found);
+        };
+        let table = salvage::table(&disk, &space, &superblock, &mut tell_lost)?;
         let engine = engine_over(disk.clone(), space, table, &superblock, options);
         let mut replayed = Replayed { next_msn: superblock.next_msn, batches: 0 };
         if !superblock.clean {
             replay_in_memory(&disk, &engine, &superblock, &mut replayed, tell);
+        }
+        // Without all of the node table, nothing tells how many edges should lead to a node.
+        if parts_lost == 0 {
+            put_back_children(&engine, tell);
         }
         let start = LogStart { epoch: superblock.log_start.epoch, seq: 1, position: 0 };
         let log = Log::open_at(disk, log_area(&superblock), &superblock.identity.volume_id, &start, 0);
@@ -147,6 +158,28 @@ fn replay_in_memory(
         let place = Place::Log { offset: error.offset().unwrap_or(area.offset) };
         let what = format!("changes from here on are missing, after {} batches: {error}", replayed.batches);
         tell(Finding::problem(FindingCode::BadLog, place, what));
+    }
+}
+
+/// Puts the children of lost interior nodes back, as a repair does. It comes after the replay, whose deltas
+/// must not change values older than those that their writers saw.
+fn put_back_children(engine: &Engine, tell: &mut dyn FnMut(Finding)) {
+    let put_back =
+        engine.assign_all_unowned().and_then(|()| children::put_back(engine, &engine.lock_structures()));
+    match put_back {
+        Ok(places) => {
+            for place in places {
+                let what = format!(
+                    "{place} cannot be read; the nodes below it are found again, without the changes that waited in it, \
+                     so what is below may be as it was before them"
+                );
+                tell(Finding::problem(FindingCode::BadNode, place, what));
+            }
+        }
+        Err(error) => {
+            let what = format!("the nodes below lost ones are not looked for: {error}");
+            tell(Finding::problem(FindingCode::BadNode, Place::Volume, what));
+        }
     }
 }
 

@@ -66,7 +66,7 @@ codes! {
     /// The log was not replayed, so its changes were not checked.
     LogNotChecked = "log-not-checked", Left("it is no damage");
     /// The header of a node cannot be read.
-    BadNode = "bad-node", Dropped("what was in it becomes known damage");
+    BadNode = "bad-node", Dropped("nodes below it are found again if they fill its place, else what was in it becomes known damage");
     /// A node does not match its entry in the node table.
     NodeMismatch = "node-mismatch", Dropped("what was in it becomes known damage");
     /// A basement or partition cannot be read.

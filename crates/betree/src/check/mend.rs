@@ -10,9 +10,10 @@ use core::ops::ControlFlow;
 use betree_platform::Device;
 use hashbrown::HashSet;
 
-use super::Finding;
+use super::children;
 use super::references::SLOTS_AT_ONCE;
 use super::walk::Walk;
+use super::{Finding, Place};
 use crate::batch::Batch;
 use crate::env::Env;
 use crate::env::recover::FOR_READING;
@@ -26,6 +27,17 @@ use crate::settings::OpenMode;
 
 /// The superblock's tag of a repair: the generation before it, which the repair has left as it was.
 const REPAIRED_TAG: u16 = 1;
+
+/// What [`Env::note_damage`] has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NotedDamage {
+    /// The number of structures that were lost.
+    pub lost: u64,
+    /// The lost interior nodes whose children were found again. What was pending in one is lost, so the keys
+    /// in its range may be as in an older state.
+    pub found_again: Vec<Place>,
+}
 
 impl Env {
     /// Sets the references in the node table to the number of edges and GOTOs that lead to each node, in
@@ -63,17 +75,21 @@ impl Env {
     }
 
     /// Puts known damage in the place of everything that cannot be read, in memory alone: reads of it give
-    /// [`Error::KnownDamage`], and all else can be changed, deletes and puts over it too. Known damage is of
-    /// keys, so what reached to lost nodes counts them still: call
-    /// [`mend_references`](Env::mend_references) afterwards. Returns how many structures were lost.
+    /// [`Error::KnownDamage`], and all else can be changed, deletes and puts over it too. Where the children
+    /// of a lost interior node are found again, it gets a new one in its place, without the messages that it
+    /// had: keys below may be as in an older state.
+    ///
+    /// Known damage is of keys, so what reached to lost nodes counts them still: call
+    /// [`mend_references`](Env::mend_references) afterwards.
     ///
     /// # Errors
     /// [`Error::ReadOnly`] if it was not opened for a repair; those of the device that are no damage.
-    pub fn note_damage(&self) -> Result<u64> {
+    pub fn note_damage(&self) -> Result<NotedDamage> {
         self.refuse_unless_repairing()?;
         self.engine.assign_all_unowned()?;
-        let _structures = self.engine.lock_structures();
-        let mut lost = 0;
+        let structures = self.engine.lock_structures();
+        let found_again = children::put_back(&self.engine, &structures)?;
+        let mut lost = found_again.len() as u64;
         let mut seen = HashSet::new();
         for dict in &self.engine.dicts {
             lost += self.engine.tree_of(dict).note_damage(&mut seen)?;
@@ -83,7 +99,7 @@ impl Env {
             // From the next checkpoint on: versions that do not know it would take it for a range delete.
             self.checkpoint.lock().superblock.features.incompat |= Features::KNOWN_DAMAGE;
         }
-        Ok(lost + u64::from(is_dead_lost))
+        Ok(NotedDamage { lost: lost + u64::from(is_dead_lost), found_again })
     }
 
     /// Takes all nodes but those of trees, `seen`, out of the node table if a node that waits to be freed, or

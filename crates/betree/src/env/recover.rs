@@ -198,7 +198,12 @@ impl Env {
             // Every change ends at a root: with the roots in memory, small changes read nothing. An
             // unreadable part does not hinder opening; a caller that reads it gets the error.
             let root = dict.state.read().root;
-            let _ = engine.store.load(&engine.tree_of(dict).node(root)?.pieces());
+            match engine.tree_of(dict).node(root) {
+                Ok(root) => drop(engine.store.load(&root.pieces())),
+                // A repair may find what was below it.
+                Err(error) if mode == OpenMode::Repair && error.is_unreadable() => {}
+                Err(error) => return Err(error),
+            }
         }
         events::opened(committed.superblock.generation, engine.dicts.len(), was_closed);
         let opened = Opened {

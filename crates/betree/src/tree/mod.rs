@@ -15,6 +15,7 @@ mod ingest;
 mod leaf_builder;
 mod merge;
 mod note_damage;
+mod put_back;
 mod rebalance;
 mod reclaim_hidden;
 mod sharing;
@@ -32,6 +33,8 @@ use hashbrown::HashMap;
 
 pub use cursor::{Cursor, Unreadable};
 pub(crate) use ingest::{BuiltTree, TreeBuilder};
+pub(crate) use note_damage::read;
+pub(crate) use put_back::{Replacement, Replacements};
 pub(crate) use rebalance::{FLUSH_NODES, PASSING_FLUSH_NODES};
 
 use crate::dict::{Dict, Old};

@@ -108,7 +108,7 @@ impl Tree<'_> {
     }
 
     /// A partition of the points of a run over ranges.
-    fn piece_of(&self, points: Option<&Run>, ranges: Vec<RangeDelete>) -> Option<Arc<Piece>> {
+    pub(super) fn piece_of(&self, points: Option<&Run>, ranges: Vec<RangeDelete>) -> Option<Arc<Piece>> {
         let mut out = RunBuilder::default();
         if let Some(run) = points {
             run.points(0, run.len()).for_each(|p| out.push(&p.key, p.msn, p.kind, p.value));
@@ -216,7 +216,7 @@ impl Tree<'_> {
 ///
 /// # Errors
 /// Those that are no damage.
-fn read<T>(result: Result<T>) -> Result<Option<T>> {
+pub(crate) fn read<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(read) => Ok(Some(read)),
         Err(error) if error.is_unreadable() => Ok(None),

@@ -62,7 +62,10 @@ pub struct Arguments {
 /// Whether what stands in for a damaged structure may be older than what is lost, so that changes are missing
 /// without a trace.
 fn may_hide_names(code: FindingCode) -> bool {
-    matches!(code, FindingCode::OldCheckpoint | FindingCode::NodesByHeader | FindingCode::BadLog)
+    matches!(
+        code,
+        FindingCode::OldCheckpoint | FindingCode::NodesByHeader | FindingCode::BadLog | FindingCode::BadNode
+    )
 }
 
 /// Runs the command.

@@ -20,7 +20,7 @@ pub struct Extent {
     rounds: u64,
 }
 
-const SMALL: Extent = Extent { size: "128M", dirs: 20, files: 2000, noise_blocks: 20, rounds: 4 };
+pub const SMALL: Extent = Extent { size: "128M", dirs: 20, files: 2000, noise_blocks: 20, rounds: 4 };
 
 impl Extent {
     pub fn path_of(&self, file: u64) -> String {
@@ -31,7 +31,7 @@ impl Extent {
         noise(file, 200 + (file as usize * 7919) % 12_000)
     }
 
-    fn filled(&self) -> Sample {
+    pub fn filled(&self) -> Sample {
         let sample = Sample::new(self.size);
         let volume = sample.open();
         for dir in 0..self.dirs {

@@ -1,12 +1,13 @@
 //! Damaged volumes after `betrfs check -y`: what is known damage, what is right, and what heals it.
 
 use std::collections::BTreeSet;
+use std::fs;
 
 use betrfs::{SetAttr, Volume};
 use serde_json::Value;
 
 use super::damaged::Extent;
-use super::{Sample, betrfs};
+use super::{BLOCK_BYTES, Sample, betrfs};
 
 /// The exit code of a check, and its document.
 fn check(sample: &Sample, options: &[&str]) -> (Option<i32>, Value) {
@@ -85,4 +86,54 @@ pub fn has_what_is_not_named(
     }
     volume.close().unwrap();
     differing.len()
+}
+
+/// The places of dictionary and height in a node's header.
+const DICT_AT: usize = 52;
+const HEIGHT_AT: usize = 53;
+
+/// The roots of names and data lead to a leaf and to interior nodes. All of these are found again, by a
+/// rescue as by a repair.
+#[test]
+fn below_lost_roots_a_repaired_volume_has_what_a_rescue_copies() {
+    let extent = &super::damaged::SMALL;
+    let sample = extent.filled();
+    let whole = sample.bytes();
+    let [meta, data] = [0, 1];
+    let is_root = |block: &[u8]| {
+        let kind = (block[DICT_AT], block[HEIGHT_AT]);
+        block.starts_with(b"btrn") && (kind == (meta, 1) || kind == (data, 2))
+    };
+    let roots = whole.chunks(BLOCK_BYTES).enumerate().filter(|(_, block)| is_root(block));
+    roots.for_each(|(index, _)| sample.write(index * BLOCK_BYTES + 8, &[0; 8]));
+    let (code, missing, said) = sample.rescue();
+    let found_again: Vec<_> = missing.iter().filter(|missing| missing.path == "-").collect();
+    assert!(code == Some(4) && found_again.len() == 2 && missing.len() == 2, "{said}");
+    assert!(found_again.iter().all(|missing| missing.why.contains("are found again")), "{found_again:?}");
+    let (_, unrepaired) = check(&sample, &[]);
+    assert!(!unrepaired["error"].is_null(), "{unrepaired:#}");
+    let (code, repaired) = check(&sample, &["-y"]);
+    assert_eq!(code, Some(1), "{repaired:#}");
+    let changes = repaired["repair"]["changes"].as_array().unwrap().iter();
+    let told = changes.filter(|change| change["what"].as_str().unwrap().contains("are found again"));
+    assert_eq!(told.count(), 2, "{repaired:#}");
+    let volume = sample.open();
+    let mut right = 0u64;
+    for file in 0..extent.files {
+        let path = extent.path_of(file);
+        let copied = fs::read(sample.copy().join(&path[1..])).ok();
+        match read(&volume, &path) {
+            Ok(bytes) => {
+                assert!(copied.as_ref() == Some(&bytes), "{path} is not as it was copied");
+                right += u64::from(bytes == extent.contents(file));
+            }
+            // A part of it is copied at most, and listed.
+            Err(_) => {
+                assert!(copied.is_none() || missing.iter().any(|missing| missing.path == path), "{path}")
+            }
+        }
+    }
+    // Nothing waited in the roots.
+    assert_eq!(right, extent.files, "files are as they were");
+    volume.close().unwrap();
 }

@@ -136,22 +136,25 @@ impl Volume {
 /// before, but is not looked for any more. Returns whether anything was lost.
 fn note_damage(env: &Env, repair: &mut Repair) -> Result<bool> {
     let is_lost = |code: &str| LOST.iter().any(|lost| lost.name() == code);
-    let lost: Vec<Mended> = repair
-        .before
-        .problems
-        .iter()
-        .filter(|problem| is_lost(problem.code))
-        .map(|problem| {
-            let how = match problem.code == FindingCode::NotFreed.name() {
-                true => "it goes",
-                false => "that becomes known damage",
-            };
-            Mended { code: problem.code, loses: true, what: format!("{}: {how}", problem.what) }
-        })
-        .collect();
-    if lost.is_empty() || env.note_damage()? == 0 {
+    if !repair.before.problems.iter().any(|problem| is_lost(problem.code)) {
         return Ok(false);
     }
+    let noted = env.note_damage()?;
+    if noted.lost == 0 {
+        return Ok(false);
+    }
+    let lost = repair.before.problems.iter().filter(|problem| is_lost(problem.code)).map(|problem| {
+        let is_found_again = problem.place.is_some_and(|place| noted.found_again.contains(&place));
+        let how = match problem.code == FindingCode::NotFreed.name() {
+            true => "it goes",
+            false if is_found_again => {
+                "the nodes below it are found again, without the changes that waited in it: what cannot be read now may \
+                 be as it was before them"
+            }
+            false => "that becomes known damage",
+        };
+        Mended { code: problem.code, loses: true, what: format!("{}: {how}", problem.what) }
+    });
     repair.mended.extend(lost);
     Ok(true)
 }
