@@ -10,7 +10,7 @@ mod mend;
 mod pieces;
 mod references;
 mod scrub;
-mod table;
+pub(crate) mod table;
 mod walk;
 
 use alloc::format;

@@ -3,12 +3,14 @@
 //! Nothing is ever written. In place of structures that opening needs and that are damaged come others:
 //!
 //! - without the newest superblock, an older one; without any, one that is made of the newest node table;
+//! - second copies of the node table's parts;
 //! - slots of a damaged page of the node table, each of which must match the header of its node;
 //! - nodes whose slots are lost: their headers name them, and are found by reading the whole device;
 //! - the log up to its first damaged segment, in memory;
 //! - in place of a lost interior node a new one, if its children are found.
 
 mod headers;
+mod repair;
 mod salvage;
 mod superblock;
 
@@ -94,7 +96,7 @@ impl Env {
         let space = space_of(&superblock);
         let mut parts_lost = 0u64;
         let mut tell_lost = |found: Finding| {
-            parts_lost += 1;
+            parts_lost += u64::from(found.code != FindingCode::BadCopy);
             tell(found);
         };
         let table = salvage::table(&disk, &space, &superblock, &mut tell_lost)?;

@@ -157,11 +157,15 @@ impl Env {
         self.refuse_unless_repairing()?;
         let disk = &self.engine.store.disk;
         let mut committed = self.checkpoint.lock();
-        let loaded = slots::load(disk)?;
+        let loaded = self.opened.made.is_none().then(|| slots::load(disk)).transpose()?;
         disk.accept_writes(FOR_READING)?;
         self.mend_table();
         // Before a newer generation is written, this one needs both copies: one may be the way back.
-        let written = loaded.repair_slots(disk).and_then(|()| {
+        let copied = match loaded {
+            Some(loaded) => loaded.repair_slots(disk),
+            None => self.opened.made.iter().try_for_each(|made| slots::write_all(disk, made)),
+        };
+        let written = copied.and_then(|()| {
             let structures = self.engine.lock_structures();
             let commit = self.commit.lock();
             self.engine.freeze(true);

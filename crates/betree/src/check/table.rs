@@ -31,7 +31,7 @@ fn tell_pair(pair: Pair, tell: &mut dyn FnMut(Finding)) -> bool {
 }
 
 /// The finding of a part of the node table of which another copy is good.
-pub(super) fn one_bad(error: &Error) -> Finding {
+pub(crate) fn one_bad(error: &Error) -> Finding {
     let place = Place::NodeTable { offset: error.offset() };
     Finding::problem(FindingCode::BadCopy, place, format!("{error}; its other copy is good"))
 }

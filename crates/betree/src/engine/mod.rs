@@ -55,6 +55,8 @@ pub(crate) struct Opened {
     pub replayed_batches: u64,
     /// The durable segment of the log that was lost, if that was accepted.
     pub log_loss: Option<Error>,
+    /// The superblock that was made, as no copy was good: none is on the device until a repair is written.
+    pub made: Option<Superblock>,
 }
 
 /// The part of the cache that recent changes may take for transactions.

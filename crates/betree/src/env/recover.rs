@@ -20,7 +20,8 @@ use crate::expiry::Clock;
 use crate::format::limits::Limits;
 use crate::format::record::{Change, Changes};
 use crate::format::segment::last_msn;
-use crate::format::superblock::{DICTS_MAX, DictRoot, LogStart, Superblock, slots};
+use crate::format::superblock::slots::{self, Loaded};
+use crate::format::superblock::{DICTS_MAX, DictRoot, LogStart, Superblock};
 use crate::io::Disk;
 use crate::log::{Log, LogArea, replay};
 use crate::node_id::NodeId;
@@ -79,6 +80,17 @@ impl Env {
     pub fn open(device: Arc<dyn Device>, options: Options) -> Result<Env> {
         let disk = Arc::new(Disk::watched(device, options.watcher.clone()));
         let loaded = slots::load(&disk)?;
+        Env::open_from(disk, loaded, None, options)
+    }
+
+    /// As [`open`](Env::open), from the superblock that counts; or from one that was `made`, as no copy is
+    /// good, which a repair writes before its checkpoint.
+    pub(crate) fn open_from(
+        disk: Arc<Disk>,
+        loaded: Loaded,
+        made: Option<Superblock>,
+        options: Options,
+    ) -> Result<Env> {
         let unknown = loaded.superblock.features.unknown_ro_compat();
         let for_reading = unknown != 0 || options.mode != OpenMode::ReadWrite;
         if unknown != 0 {
@@ -216,6 +228,7 @@ impl Env {
             discards,
             replayed_batches,
             log_loss,
+            made,
         };
         Ok(Env::new(engine, log, next_msn, committed, opened))
     }

@@ -1,9 +1,9 @@
 //! The node table from what can be read of it, and from headers of nodes.
 //!
-//! A page or directory whose checksum does not match still has most of its entries, at the places that
-//! their numbers give. An entry of the directory is right if its page has the checksum in it; a slot is right
-//! if the header of its node has the id, length and checksum in it. What is then missing is looked for on the
-//! device.
+//! A part that is damaged is read from its second copy, if that is good. Without one, a page or directory
+//! whose checksum does not match still has most of its entries, at the places that their numbers give. An
+//! entry of the directory is right if its page has the checksum in it; a slot is right if the header of its
+//! node has the id, length and checksum in it. What is then missing is looked for on the device.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -13,6 +13,7 @@ use betree_platform::BLOCK_BYTES;
 
 use super::headers::{self, Found, Sought};
 use super::lost_part;
+use crate::check::table::one_bad;
 use crate::check::{Finding, FindingCode, Place};
 use crate::env::read_table::{PageAt, TableReader};
 use crate::error::{Error, Result};
@@ -44,9 +45,15 @@ pub(super) fn table(
     let reader = TableReader::new(disk, space, superblock);
     let mut salvage =
         Salvage { disk, superblock, limits: reader.limits(), nodes: Vec::new(), lost: Vec::new() };
-    let mut table = match reader.directory() {
-        Ok((_, pages)) => salvage.pages(&reader, &Directory::Whole(pages), tell),
-        Err(error) => {
+    let second = reader.directory_copy().and_then(|copy| Some(copy.ok()?.1));
+    let mut table = match (reader.directory(), second) {
+        (Ok((_, pages)), copies) => salvage.pages(&reader, &Directory::Whole { pages, copies }, tell),
+        // What it leads to are the copies.
+        (Err(error), Some(pages)) => {
+            tell(one_bad(&error));
+            salvage.pages(&reader, &Directory::Whole { pages, copies: None }, tell)
+        }
+        (Err(error), None) => {
             tell(lost_part(&error));
             let parts = superblock.table.parts();
             let most = directory_bytes_max(reader.pages_max(), salvage.limits.blocks);
@@ -75,7 +82,11 @@ pub(super) fn table(
 
 /// The directory of the node table.
 enum Directory {
-    Whole(Entries<StoredPage>),
+    Whole {
+        pages: Entries<StoredPage>,
+        /// That of the second copy, if it is whole too.
+        copies: Option<Entries<StoredPage>>,
+    },
     /// What is left of it, and why it is damaged.
     Damaged(Remains<StoredPage>, Error),
 }
@@ -83,7 +94,7 @@ enum Directory {
 impl Directory {
     fn len(&self) -> usize {
         match self {
-            Directory::Whole(pages) => pages.entries.len(),
+            Directory::Whole { pages, .. } => pages.entries.len(),
             Directory::Damaged(pages, _) => pages.entries.len(),
         }
     }
@@ -91,7 +102,7 @@ impl Directory {
     /// A page with the parts of its extent.
     fn page(&self, index: usize) -> Option<(StoredPage, Vec<BlockRange>)> {
         match self {
-            Directory::Whole(pages) => {
+            Directory::Whole { pages, .. } => {
                 let page = *pages.entries.get(index)?;
                 Some((page, pages.parts_of(index, page.first_part())))
             }
@@ -104,7 +115,16 @@ impl Directory {
 
     /// Whether its entries can be believed as they are.
     fn is_whole(&self) -> bool {
-        matches!(self, Directory::Whole(_))
+        matches!(self, Directory::Whole { .. })
+    }
+
+    /// The second copy of a page whose first one has these parts, with the parts of its extent.
+    fn copy(&self, index: usize, first: &[BlockRange]) -> Option<(StoredPage, Vec<BlockRange>)> {
+        let Directory::Whole { copies: Some(copies), .. } = self else { return None };
+        let page = *copies.entries.get(index)?;
+        let parts = copies.parts_of(index, page.first_part());
+        // A page that was not copied has its only place in both directories.
+        (parts != first).then_some((page, parts))
     }
 }
 
@@ -133,7 +153,11 @@ impl Salvage<'_> {
         for index in 0..directory.len() {
             let Some((page, parts)) = directory.page(index) else { break };
             let at = PageAt { index, is_last: index + 1 == directory.len() && directory.is_whole() };
-            let read = reader.page(parts.clone(), &page, at);
+            let read = reader.page(parts.clone(), &page, at).or_else(|error| {
+                let copy = directory.copy(index, &parts);
+                let read = copy.and_then(|(page, parts)| reader.page(parts, &page, at).ok());
+                read.inspect(|_| tell(one_bad(&error))).ok_or(error)
+            });
             let (place, slots) = match read {
                 Ok(read) => read,
                 Err(error) if directory.is_whole() => {

@@ -118,6 +118,33 @@ fn copied_pages(device: &Arc<MemDevice>) -> Vec<u64> {
     pages.entries.iter().map(|page| page.start_block.get() * BLOCK).collect()
 }
 
+/// Without the directory of the second copies, these are not found.
+fn smash_copies(device: &Arc<MemDevice>) {
+    let disk = Disk::for_reading(device.clone());
+    let superblock = slots::newest(&disk).unwrap().0.unwrap();
+    let copy = crate::format::superblock::table_copy::TableCopy::of(&superblock).unwrap();
+    smash(device, copy.parts[0].start_block * BLOCK, 16);
+}
+
+/// With its second copy, no other part of the device is looked at for a damaged page or directory.
+#[test]
+fn second_copies_of_the_node_table_are_read_without_a_scan() {
+    let (device, pairs) = closed();
+    let (directory, pages) = table_places(&device);
+    for block in pages.iter().chain([&directory]) {
+        smash(&device, *block, BLOCK_BYTES);
+        let (found, passed, told, read_bytes) = rescue(&device);
+        assert!(found == pairs && passed == 0, "{passed} ranges: {told:?}");
+        assert!(told.len() == 1 && told[0].code == FindingCode::BadCopy, "{told:?}");
+        assert!(read_bytes < 40 * BLOCK, "{read_bytes}");
+        smash(&device, *block, BLOCK_BYTES);
+    }
+    // All pages at once.
+    pages.iter().for_each(|page| smash(&device, *page, BLOCK_BYTES));
+    let (found, passed, told, _) = rescue(&device);
+    assert!(found == pairs && passed == 0 && told.len() == pages.len(), "{passed} ranges: {told:?}");
+}
+
 #[test]
 fn a_sound_volume_is_read_whole_without_a_scan() {
     let (device, pairs) = closed();
@@ -130,6 +157,7 @@ fn a_sound_volume_is_read_whole_without_a_scan() {
 #[test]
 fn every_node_of_a_damaged_page_is_found() {
     let (device, pairs) = closed();
+    smash_copies(&device);
     let (_, pages) = table_places(&device);
     assert!(pages.len() > 3, "{pages:?}");
     for (index, page) in pages.iter().enumerate() {
@@ -162,6 +190,7 @@ fn an_entry_of_a_damaged_page_that_leads_to_another_node_is_not_believed() {
         bytes[two[1]..two[1] + SLOT as usize].copy_from_slice(&one);
     }
     device.write_at(page, &bytes).unwrap();
+    smash_copies(&device);
     let (found, passed, told, _) = rescue(&device);
     assert!(found == pairs && passed == 0, "{passed} ranges, {} pairs: {told:?}", found.len());
 }
@@ -181,6 +210,7 @@ fn nodes_of_a_checkpoint_that_was_not_completed_are_not_taken_for_the_newest() {
     for (copy, bytes) in (0..).zip(&superblocks) {
         device.write_at(copy * BLOCK, bytes).unwrap();
     }
+    smash_copies(&device);
     pages.iter().for_each(|page| smash(&device, *page, BLOCK_BYTES));
     let (found, passed, told, _) = rescue(&device);
     assert!(found == pairs && passed == 0, "{passed} ranges, {} pairs: {told:?}", found.len());
@@ -189,6 +219,7 @@ fn nodes_of_a_checkpoint_that_was_not_completed_are_not_taken_for_the_newest() {
 #[test]
 fn without_the_directory_its_entries_or_the_headers_serve() {
     let (device, pairs) = closed();
+    smash_copies(&device);
     let (directory, pages) = table_places(&device);
     for (at, len) in [(0, 16), (16 + 24 + 8, 8), (0, BLOCK_BYTES)] {
         smash(&device, directory + at, len);
@@ -214,6 +245,7 @@ fn a_lost_node_hides_what_is_below_it_and_nothing_else() {
     let nodes = headers::scan(&disk, &sought).unwrap();
     let leaf = nodes.values().find(|node| node.height == 0).unwrap();
     smash(&device, leaf.offset, 64);
+    smash_copies(&device);
     smash(&device, pages[(leaf.id.slot / 102) as usize], BLOCK_BYTES);
     let (found, passed, told, _) = rescue(&device);
     assert!(found.len() < pairs.len(), "{passed} ranges: {told:?}");
@@ -256,6 +288,75 @@ fn the_log_is_replayed_up_to_its_first_damaged_segment() {
     assert!(
         told[0].is_problem && told[0].code == FindingCode::BadLog && told[0].what.contains("after 7 batches")
     );
+}
+
+/// A repair writes all four copies anew, those of the state that it found first, so that it can be taken back
+/// to that.
+#[test]
+fn lost_superblocks_are_written_again_by_a_repair() {
+    let (device, mut pairs) = closed();
+    let env = Env::open(device.clone(), options()).unwrap();
+    for number in 0..20u32 {
+        put(&env, &mut pairs, number);
+        env.sync().unwrap();
+    }
+    env.abandon();
+    drop(env);
+    (0..4).for_each(|copy| smash(&device, copy * BLOCK, 2000));
+    let before = whole(&device);
+    let mut for_repair = options();
+    for_repair.mode = crate::settings::OpenMode::Repair;
+    assert!(Env::open(device.clone(), for_repair).is_err(), "not without being told");
+    let read = |env: &Env| {
+        let (mut found, mut cursor) = (Pairs::new(), env.cursor(D, Cut::LOW, Cut::HIGH));
+        while let Some((key, value)) = cursor.next().unwrap() {
+            found.insert(key.to_vec(), value.to_vec());
+        }
+        found
+    };
+    let repair = || {
+        let mut told = Vec::new();
+        let env = Env::open_for_repair(device.clone(), options(), &mut |found| told.push(found)).unwrap();
+        assert!(read(&env) == pairs);
+        assert!(told.len() == 1 && told[0].code == FindingCode::LostSuperblocks, "{told:?}");
+        (env, told)
+    };
+    let (env, told) = repair();
+    assert!(whole(&device) == before, "something was written");
+    env.write_repair().unwrap();
+    drop(env);
+    let disk = Disk::for_reading(device.clone());
+    let generations = |disk: &Disk| -> Vec<u64> {
+        slots::copies(disk).unwrap().into_iter().map(|(_, copy)| copy.unwrap().generation).collect()
+    };
+    let written = generations(&disk);
+    assert_eq!(written.iter().max().unwrap() - written.iter().min().unwrap(), 1, "{written:?}");
+    // The one that was made has what was found; the repair's is of the generation after it.
+    assert!(told[0].what.contains(&std::format!("; {} is the newest", written.iter().min().unwrap())));
+    let opened = |mode| {
+        let mut options = options();
+        options.mode = mode;
+        Env::open(device.clone(), options).unwrap()
+    };
+    let mut problems = Vec::new();
+    let env = opened(crate::settings::OpenMode::ReadOnly);
+    env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
+    assert!(read(&env) == pairs && problems.is_empty(), "{problems:?}");
+    drop(env);
+    // A crash while the copies are written leaves some of them: the next repair makes them anew.
+    let repaired = whole(&device);
+    for bad in [[0, 1], [2, 3]] {
+        for copy in bad {
+            smash(&device, copy * BLOCK, 2000);
+        }
+        assert!(Env::open(device.clone(), options()).is_err());
+        drop(repair());
+        device.write_at(0, &repaired).unwrap();
+    }
+    assert_eq!(crate::undo_repair(device.clone()).unwrap(), written.iter().min().copied());
+    let env = opened(crate::settings::OpenMode::ReadWrite);
+    assert!(read(&env) == pairs);
+    env.close().unwrap();
 }
 
 /// All four copies: the table shows by itself whose it is, and which nodes are roots.

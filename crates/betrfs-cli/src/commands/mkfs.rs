@@ -1,6 +1,6 @@
 //! `betrfs mkfs`: makes a volume.
 
-mod before;
+pub mod before;
 
 use std::fs;
 use std::io;

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use betree::{Batch, DictId, Env};
-use betree_std::FileDevice;
-use betrfs::{Volume, problem_codes};
+use betree_std::{FileDevice, StdPlatform};
+use betrfs::{OpenMode, OpenOptions, Volume, problem_codes};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -134,6 +135,51 @@ fn what_cannot_be_read_is_noted_as_known_damage() {
     );
     assert_eq!(run(&sample.path, &["--undo"]).0, Some(0));
     assert!(run(&sample.path, &[]).1.contains("[bad-piece]"));
+}
+
+/// Reads all files of a sample, without a change to its volume.
+fn assert_reads_whole(path: &Path) {
+    let mut options = OpenOptions::new(Arc::new(StdPlatform::new()));
+    options.mode = OpenMode::ReadOnly;
+    let volume = Volume::open(Arc::new(FileDevice::open_for_reading(path).unwrap()), options).unwrap();
+    for file in 0..20 {
+        let node = volume.resolve(format!("/dir/file{file}").as_bytes()).unwrap().node;
+        let (mut bytes, expected) = (Vec::new(), super::contents(file));
+        volume.read(node, 0, expected.len(), &mut bytes).unwrap();
+        assert!(bytes == expected, "/dir/file{file}");
+    }
+}
+
+/// Without any copy of the superblock a repair makes one, if the caller agrees to losses and nobody else has
+/// taken the device since.
+#[test]
+fn lost_superblocks_are_written_again_but_not_over_what_others_have_made() {
+    let sample = Sample::new();
+    sample.smash(0, 4 * super::BLOCK_BYTES);
+    let lost = fs::read(&sample.path).unwrap();
+    for arguments in [&[][..], &["-p", "-f"], &["--repair"]] {
+        assert_eq!(run(&sample.path, arguments).0, Some(8), "{arguments:?}");
+    }
+    assert!(Command::new("mkswap").arg(&sample.path).output().unwrap().status.success());
+    let of_others = fs::read(&sample.path).unwrap();
+    let output = betrfs(&["check", "-y"], &sample.path);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(8) && told.contains("is a swap: nothing was written"), "{told}");
+    assert!(fs::read(&sample.path).unwrap() == of_others);
+    fs::write(&sample.path, &lost).unwrap();
+    let (code, told) = run(&sample.path, &["-y"]);
+    let takes = told.lines().find(|line| line.contains("takes away: ")).unwrap_or_default();
+    assert!(
+        code == Some(1) && takes.contains("without label, UUID") && takes.ends_with("[lost-superblocks]"),
+        "{told}"
+    );
+    for _ in 0..2 {
+        let (code, told) = run(&sample.path, &[]);
+        assert!(code == Some(0) && told.contains("no problem found"), "{told}");
+        assert_reads_whole(&sample.path);
+        // Taken back, it is as it was found, with superblocks.
+        run(&sample.path, &["--undo"]);
+    }
 }
 
 #[test]

@@ -149,6 +149,11 @@ fn may_be_torn(block: &[u8], sibling: &Superblock) -> bool {
 }
 
 impl Loaded {
+    /// A superblock that stands in for copies that are all bad.
+    pub(crate) fn made(superblock: Superblock, bad_slots: Vec<BadSlot>) -> Loaded {
+        Loaded { superblock, bad_slots, missing: Vec::new() }
+    }
+
     /// Completes an unfinished write of the loaded superblock and replaces a damaged copy of it. Afterwards
     /// it has two good copies. Must run before anything else is written: blocks that only the older
     /// generation uses count as free, and before the repair damage of one copy could lead back to that
@@ -203,6 +208,16 @@ pub(crate) fn image(superblock: &Superblock) -> Result<AlignedBuf> {
         Superblock { generation, ..superblock.clone() }.encode(block)?;
     }
     Ok(image)
+}
+
+/// Writes all slots anew, as those of a volume that has this state alone. All copies were bad; a crash leaves
+/// some of them bad.
+///
+/// # Errors
+/// Those of the device.
+pub(crate) fn write_all(disk: &Disk, superblock: &Superblock) -> Result<()> {
+    disk.write_at(0, image(superblock)?.as_slice())?;
+    disk.sync()
 }
 
 /// The first of the two slots of a generation.

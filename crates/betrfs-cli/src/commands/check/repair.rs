@@ -3,12 +3,14 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Arc;
 
-use betree_std::StdPlatform;
+use betree::FindingCode;
+use betree_std::{FileDevice, StdPlatform};
 use betrfs::{Mended, Mending, OpenOptions, Repair, Volume};
 use betrfs_fuse::CheckReport;
 use serde::Serialize;
 
 use super::{Arguments, Document, failed, print_problems};
+use crate::commands::mkfs::before;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::progress::Progress;
@@ -77,8 +79,10 @@ pub fn run(arguments: &Arguments, shown: &str) -> Outcome {
     let mending = if wanted.yes || is_asked { Mending::All } else { Mending::Safe };
     let mut progress = Progress::of_check(arguments.progress);
     let mut told: Outcome = Ok(());
+    let open = device.clone();
     let mut consent = |repair: &Repair| {
-        told = list(arguments.format, shown, repair);
+        told = list(arguments.format, shown, repair)
+            .and_then(|()| refuse_what_is_of_others(&open, shown, repair));
         told.is_ok() && (!is_asked || ask(shown))
     };
     let options = OpenOptions::new(Arc::new(StdPlatform::new()));
@@ -99,6 +103,18 @@ pub fn run(arguments: &Arguments, shown: &str) -> Outcome {
         Format::Text => print_problems(shown, &repair.before.clone().into())?,
     }
     verdict.map_or(Ok(()), Err)
+}
+
+/// Refuses a device whose superblocks are lost because others have taken it since: what is left of a volume
+/// there is not in use any more.
+fn refuse_what_is_of_others(device: &FileDevice, shown: &str, repair: &Repair) -> Outcome {
+    if !repair.mended.iter().any(|mended| mended.code == FindingCode::LostSuperblocks.name()) {
+        return Ok(());
+    }
+    match before::of_others(device) {
+        Some(found) => Err(Failure::new(format!("{shown} {found}: nothing was written"))),
+        None => Ok(()),
+    }
 }
 
 /// Whether the volume was closed by its last user.

@@ -25,13 +25,15 @@ pub fn of(device: &FileDevice) -> Result<Option<String>, Failure> {
         let name = Tags::read(device.path()).map(|tags| named(&tags.label, &tags.uuid.to_string()));
         return Ok(Some(format!("is a BetrFS volume already{}", name.unwrap_or_default())));
     }
-    if let Some(found) = by_blkid(device) {
+    if let Some(found) = of_others(device) {
         return Ok(Some(found));
     }
     Ok(head.iter().any(|byte| *byte != 0).then(|| "is not empty".to_owned()))
 }
 
-fn by_blkid(device: &FileDevice) -> Option<String> {
+/// Describes what others than BetrFS have made there, as the end of a sentence, if blkid(8) is there and
+/// knows it.
+pub fn of_others(device: &FileDevice) -> Option<String> {
     let mut blkid = Command::new("blkid");
     // The open device itself, whatever its path leads to by now.
     blkid.args(["-p", "-o", "export", "/dev/stdin"]).stdin(Stdio::from(device.descriptor().ok()?));

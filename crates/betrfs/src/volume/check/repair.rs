@@ -78,9 +78,12 @@ impl Volume {
     ) -> Result<Repair> {
         let mut engine_options = Volume::engine_options(options.cache_bytes);
         engine_options.mode = OpenMode::Repair;
-        let env = Env::open(device, engine_options)?;
-        let mends = || Some(Mends::new(mending, options.platform.now_ns()));
         let mut findings = Findings::default();
+        let env = match mending {
+            Mending::Safe => Env::open(device, engine_options)?,
+            Mending::All => Env::open_for_repair(device, engine_options, &mut |found| findings.found(found))?,
+        };
+        let mends = || Some(Mends::new(mending, options.platform.now_ns()));
         env.check(&mut |found| findings.found(found), progress)?;
         let (before, mut found) = look_through(&env, findings, mends())?;
         let mut repair = Repair { before, ..Repair::default() };
@@ -94,6 +97,10 @@ impl Volume {
         if mending == Mending::All && note_damage(&env, &mut repair)? {
             // With the place of what was lost, other findings may have gone, or become clear.
             found = look_through(&env, Findings::default(), mends())?.1;
+        }
+        // The opening has told of them.
+        for problem in repair.before.problems.iter().filter(|problem| is_of_opening(problem.code)) {
+            repair.mended.push(Mended { code: problem.code, loses: true, what: problem.what.clone() });
         }
         let nodes = env.mend_references(&mut told)?;
         let engine_mended = [
@@ -130,6 +137,11 @@ impl Volume {
         }
         Ok(repair)
     }
+}
+
+/// Whether what a problem names was taken away by the opening.
+fn is_of_opening(code: &str) -> bool {
+    code == FindingCode::LostSuperblocks.name()
 }
 
 /// Puts known damage in the place of what cannot be read, and lists that as taken away: the part was lost

@@ -1,0 +1,83 @@
+//! Opening a volume for a repair that may take something away.
+
+use alloc::format;
+use alloc::sync::Arc;
+
+use betree_platform::Device;
+
+use super::superblock::by_scan;
+use crate::check::{Finding, FindingCode, Place};
+use crate::env::Env;
+use crate::error::Result;
+use crate::format::superblock::Superblock;
+use crate::format::superblock::features::Features;
+use crate::format::superblock::slots::{self, Loaded};
+use crate::io::Disk;
+use crate::settings::{OpenMode, Options};
+
+impl Env {
+    /// Opens a volume for a repair, as [`open`](Env::open) with [`OpenMode::Repair`], also if no copy of its
+    /// superblock is good: one is made then of the newest node table that is whole, and `tell` gets what that
+    /// takes away. It stays in memory until [`write_repair`](Env::write_repair), which writes it before the
+    /// repair's own, so that a repair can be taken back to it. For that the whole device is read.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betree::Result<()> {
+    /// # let (device, _folder) = doc::device();
+    /// # Env::format(device.clone(), &betree::Geometry::for_volume(doc::VOLUME_BYTES, 1), [7; 16])?;
+    /// # use std::sync::Arc;
+    /// use betree::{Env, Options, Replace};
+    /// # use betree_platform::Device;
+    ///
+    /// // All four copies are lost.
+    /// device.write_at(0, &[0; 4 * betree_platform::BLOCK_BYTES])?;
+    /// let options = || Options::new(1 << 20, Arc::new(Replace));
+    /// assert!(Env::open(device.clone(), options()).is_err());
+    /// let mut lost = Vec::new();
+    /// let env = Env::open_for_repair(device.clone(), options(), &mut |found| lost.push(found))?;
+    /// assert_eq!(lost.len(), 1);
+    /// env.write_repair()?;
+    /// drop(env);
+    /// Env::open(device, options())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`open`](Env::open); [`Error::NoMemory`](crate::Error::NoMemory).
+    pub fn open_for_repair(
+        device: Arc<dyn Device>,
+        options: Options,
+        tell: &mut dyn FnMut(Finding),
+    ) -> Result<Env> {
+        let options = Options { mode: OpenMode::Repair, ..options };
+        let disk = Arc::new(Disk::watched(device, options.watcher.clone()));
+        let error = match slots::load(&disk) {
+            Ok(loaded) => return Env::open_from(disk, loaded, None, options),
+            Err(error) => error,
+        };
+        let (newest, bad_copies) = slots::newest(&disk)?;
+        if newest.is_some_and(|copy| !is_made(&copy)) {
+            return Err(error);
+        }
+        let Some(mut made) = by_scan(&disk)? else { return Err(error) };
+        // Nothing tells whether there is any.
+        made.features.incompat |= Features::KNOWN_DAMAGE;
+        let what = format!(
+            "no copy of the superblock is good; {} is the newest checkpoint whose node table is whole, and a superblock \
+             is made of it, without label, UUID, feature words and limit of growth",
+            made.generation
+        );
+        tell(Finding::problem(FindingCode::LostSuperblocks, Place::Superblock { offset: None }, what));
+        Env::open_from(disk, Loaded::made(made.clone(), bad_copies), Some(made), options)
+    }
+}
+
+/// Whether a copy is of a superblock that a repair has made: a crash while it wrote all four may have left
+/// one pair alone. It has nothing that another scan would not find.
+fn is_made(copy: &Superblock) -> bool {
+    copy.identity.made_ns == 0
+        && copy.identity.label.is_empty()
+        && copy.features.incompat == Features::KNOWN_DAMAGE
+}
