@@ -39,7 +39,8 @@ pub enum Compression {
     Zstd,
 }
 
-/// What the opening of a volume does if its log has lost a segment that had been durable.
+/// What the opening of a volume does if its log has lost a segment that had been durable, or has a whole one
+/// that makes no sense.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogLoss {
     /// The volume is refused, with the place of the segment.

@@ -64,7 +64,7 @@ codes! {
     /// Nodes whose places were lost were found by their headers, and may be older than those that were lost.
     NodesByHeader = "nodes-by-header", Left("it is no damage: a rescue has found them");
     /// The log cannot be replayed to its end.
-    BadLog = "bad-log", Left("what comes behind is lost: copy what can be read to a new volume");
+    BadLog = "bad-log", Dropped("the log ends there: the changes behind are lost");
     /// The log was not replayed, so its changes were not checked.
     LogNotChecked = "log-not-checked", Left("it is no damage");
     /// The header of a node cannot be read.

@@ -19,6 +19,7 @@ use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::format::record::{Change, Changes};
 use crate::format::superblock::DICTS_MAX;
+use crate::format::superblock::Superblock;
 use crate::format::superblock::slots::BadSlot;
 use crate::invariant::internal;
 use crate::key::Cut;

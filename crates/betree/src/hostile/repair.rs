@@ -51,6 +51,33 @@ fn pairs(env: &Env) -> Vec<(Vec<u8>, Vec<u8>)> {
     all
 }
 
+/// A segment that is whole and makes no sense: the volume is refused, and a repair lets the log end there.
+#[test]
+fn a_senseless_segment_of_the_log_ends_it_for_a_repair() {
+    let image = sound();
+    let segments = image.segments();
+    let senseless = segments[segments.len() / 2].clone();
+    let mut hostile = image.clone();
+    hostile.patch_segment(&senseless, &|bytes| bytes[88..92].copy_from_slice(&77u32.to_le_bytes()));
+    let device = hostile.device();
+    assert!(open(device.clone()).is_err());
+    let mut told = Vec::new();
+    let env = Env::open_for_repair(device.clone(), options(), &mut |found| told.push(found)).unwrap();
+    let [Finding { code: FindingCode::BadLog, place, .. }] = told.as_slice() else { panic!("{told:?}") };
+    assert_eq!(place.offset(), Some(senseless.start as u64));
+    let left = pairs(&env);
+    let rescued = Env::open_for_rescue(device.clone(), options(), &mut |_| ()).unwrap();
+    assert!(left == pairs(&rescued) && left.len() < pairs(&open(image.device()).unwrap()).len());
+    assert_eq!(problems(&env), []);
+    env.write_repair().unwrap();
+    drop(env);
+    let env = open_as(&device, OpenMode::ReadOnly);
+    assert!(pairs(&env) == left && problems(&env).is_empty());
+    drop(env);
+    assert!(undo_repair(device.clone()).unwrap().is_some());
+    assert!(open(device).is_err(), "it is as it was");
+}
+
 /// Mends the references, looks at the result in memory, and writes it.
 fn repair(device: &Arc<MemDevice>) -> u64 {
     let env = open_as(device, OpenMode::Repair);

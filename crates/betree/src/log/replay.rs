@@ -33,19 +33,20 @@ pub(crate) struct End {
     /// The first byte on the volume of a segment with the due number whose checksum does not match: a crash
     /// cut its write short, or it is damaged.
     pub torn: Option<u64>,
-    /// [`Error::Corrupt`] if durable records are proved to have stood at the end or beyond: not a write that
-    /// a crash cut short, but damage.
+    /// [`Error::Corrupt`] if durable records are proved to have stood at the end or beyond, or if a whole
+    /// segment there makes no sense: not a write that a crash cut short, but damage.
     pub lost: Option<Error>,
 }
 
 /// Receives a record: its first MSN, its number of changes, its bytes.
 pub(crate) type EachRecord<'e> = dyn FnMut(u64, u32, &[u8]) -> Result<()> + 'e;
 
-/// Calls `each` with the records from `start` on, up to the first missing, torn or damaged segment.
+/// Calls `each` with the records from `start` on, up to the first segment that is missing, torn, damaged, or
+/// whole and senseless; of a senseless one with those before what makes no sense.
 ///
 /// # Errors
-/// Those of `each`; [`Error::Device`] if the log cannot be read, which is not its end; [`Error::Corrupt`] for
-/// a segment that is whole and makes no sense.
+/// Those of `each` that are not about the record; [`Error::Device`] if the log cannot be read, which is not
+/// its end.
 pub(crate) fn replay(
     disk: &Disk,
     log_area: LogArea,
@@ -55,6 +56,22 @@ pub(crate) fn replay(
 ) -> Result<End> {
     let mut segments = Segments::new(disk, log_area, volume_id, start);
     let mut records = 0u64;
+    let senseless = match each_record(&mut segments, &mut records, each) {
+        Ok(()) => None,
+        Err(error @ Error::Corrupt { what: SEGMENT, .. }) => Some(error),
+        Err(error) => return Err(error),
+    };
+    let mut end = segments.end();
+    end.records = records;
+    end.lost = senseless.or(end.lost);
+    Ok(end)
+}
+
+/// Calls `each` with all records, and counts them.
+///
+/// # Errors
+/// As [`replay`]; [`Error::Corrupt`] for a senseless segment.
+fn each_record(segments: &mut Segments<'_>, records: &mut u64, each: &mut EachRecord<'_>) -> Result<()> {
     while let Some(Segment { offset, header, bytes }) = segments.next()? {
         let senseless = |why: &str| senseless(offset, &header, why);
         for record in header.records(bytes) {
@@ -66,11 +83,14 @@ pub(crate) fn replay(
                 )),
                 other => other.at(offset),
             })?;
-            records += 1;
+            *records += 1;
         }
     }
-    Ok(End { records, ..segments.end() })
+    Ok(())
 }
+
+/// What errors call a segment.
+const SEGMENT: &str = "log segment";
 
 /// The reason of an error about a segment's records as a whole.
 pub(crate) const NOT_THE_RECORDS: &str = "its records do not match its header";
@@ -80,7 +100,7 @@ pub(crate) const NOT_THE_CHANGES: &str = "a record does not hold the changes tha
 
 /// The error of a segment with a right checksum and wrong contents.
 pub(crate) fn senseless(offset: u64, header: &Header, why: &str) -> Error {
-    Error::Corrupt { what: "log segment", offset, len: header.segment_bytes(), why: String::from(why) }
+    Error::Corrupt { what: SEGMENT, offset, len: header.segment_bytes(), why: String::from(why) }
 }
 
 /// A segment with a right checksum.
@@ -225,7 +245,7 @@ impl Window<'_> {
                 && id.durable_seq > missing.seq
             {
                 return Some(Error::Corrupt {
-                    what: "log segment",
+                    what: SEGMENT,
                     offset: self.log_area.offset.saturating_add(missing.position),
                     len: block,
                     why: format!(

@@ -13,13 +13,15 @@ use crate::format::superblock::Superblock;
 use crate::format::superblock::features::Features;
 use crate::format::superblock::slots::{self, Loaded};
 use crate::io::Disk;
-use crate::settings::{OpenMode, Options};
+use crate::settings::{LogLoss, OpenMode, Options};
 
 impl Env {
     /// Opens a volume for a repair, as [`open`](Env::open) with [`OpenMode::Repair`], also if no copy of its
-    /// superblock is good: one is made then of the newest node table that is whole, and `tell` gets what that
-    /// takes away. It stays in memory until [`write_repair`](Env::write_repair), which writes it before the
-    /// repair's own, so that a repair can be taken back to it. For that the whole device is read.
+    /// superblock is good or if its log has lost something. `tell` gets what is taken away by that.
+    ///
+    /// A new superblock is made of the newest node table that is whole, for which the whole device is read.
+    /// It stays in memory until [`write_repair`](Env::write_repair), which writes it before the repair's own,
+    /// so that a repair can be taken back to it. The log ends where it cannot be replayed any further.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -45,16 +47,16 @@ impl Env {
     /// ```
     ///
     /// # Errors
-    /// As [`open`](Env::open); [`Error::NoMemory`](crate::Error::NoMemory).
+    /// As [`open`](Env::open), but for [`LogLoss`]; [`Error::NoMemory`](crate::Error::NoMemory).
     pub fn open_for_repair(
         device: Arc<dyn Device>,
         options: Options,
         tell: &mut dyn FnMut(Finding),
     ) -> Result<Env> {
-        let options = Options { mode: OpenMode::Repair, ..options };
+        let options = Options { mode: OpenMode::Repair, log_loss: LogLoss::Accept, ..options };
         let disk = Arc::new(Disk::watched(device, options.watcher.clone()));
         let error = match slots::load(&disk) {
-            Ok(loaded) => return Env::open_from(disk, loaded, None, options),
+            Ok(loaded) => return told_of_the_log(Env::open_from(disk, loaded, None, options)?, tell),
             Err(error) => error,
         };
         let (newest, bad_copies) = slots::newest(&disk)?;
@@ -70,8 +72,20 @@ impl Env {
             made.generation
         );
         tell(Finding::problem(FindingCode::LostSuperblocks, Place::Superblock { offset: None }, what));
-        Env::open_from(disk, Loaded::made(made.clone(), bad_copies), Some(made), options)
+        let loaded = Loaded::made(made.clone(), bad_copies);
+        told_of_the_log(Env::open_from(disk, loaded, Some(made), options)?, tell)
     }
+}
+
+/// Tells of what the log has lost.
+fn told_of_the_log(env: Env, tell: &mut dyn FnMut(Finding)) -> Result<Env> {
+    if let Some(error) = env.log_loss() {
+        let place = Place::Log { offset: error.offset().unwrap_or_default() };
+        let what =
+            format!("changes from here on are missing, after {} batches: {error}", env.replayed_batches());
+        tell(Finding::problem(FindingCode::BadLog, place, what));
+    }
+    Ok(env)
 }
 
 /// Whether a copy is of a superblock that a repair has made: a crash while it wrote all four may have left

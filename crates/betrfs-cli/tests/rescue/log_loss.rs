@@ -8,7 +8,7 @@ use betree_std::{FileDevice, StdPlatform};
 use betrfs::{FileType, InodeId, Volume};
 
 use super::mounted::{Mounted, ok, refused};
-use super::{BLOCK_BYTES, new};
+use super::{BLOCK_BYTES, betrfs, new};
 
 const FILES: usize = 12;
 /// The segment of the log that is smashed, counted from the first.
@@ -48,6 +48,18 @@ fn a_mount_goes_on_without_what_the_log_lost_only_if_that_is_accepted() {
     file.write_all_at(&[whole[at] ^ 1], at as u64).unwrap();
 
     refused(&mounted.try_mount(&[]), &["log segment", "was durable"]);
+    let path = mounted.volume.to_str().unwrap();
+    let check = |options: &[&str]| {
+        let output = betrfs(&[&["check"], options, &[path]].concat());
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert_eq!(check(&["-p", "-f"]).0, Some(4), "nothing is taken away without being asked for");
+    let (code, told) = check(&["-y"]);
+    assert!(code == Some(1) && told.contains("takes away: changes from here on are missing"), "{told}");
+    assert_eq!(check(&[]).0, Some(0));
+    assert_eq!(check(&["--undo"]).0, Some(0));
+    let (code, told) = check(&[]);
+    assert!(code == Some(4) && told.contains("[bad-log]"), "{told}");
     ok(&mounted.try_mount(&["--accept-log-loss"]));
     let names = fs::read_dir(&mounted.dir).unwrap().count();
     assert!((1..=LOST).contains(&names), "{names} files are left");

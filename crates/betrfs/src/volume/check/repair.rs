@@ -141,7 +141,7 @@ impl Volume {
 
 /// Whether what a problem names was taken away by the opening.
 fn is_of_opening(code: &str) -> bool {
-    code == FindingCode::LostSuperblocks.name()
+    code == FindingCode::LostSuperblocks.name() || code == FindingCode::BadLog.name()
 }
 
 /// Puts known damage in the place of what cannot be read, and lists that as taken away: the part was lost
