@@ -23,8 +23,8 @@ impl Default for Zstd {
 }
 
 impl Codec for Zstd {
-    fn compress(&self, raw: &[u8], out: &mut Vec<u8>) -> bool {
-        match zstd::bulk::compress(raw, self.level) {
+    fn compress(&self, raw: &[u8], level: Option<i32>, out: &mut Vec<u8>) -> bool {
+        match zstd::bulk::compress(raw, level.unwrap_or(self.level)) {
             Ok(stored) => {
                 out.extend_from_slice(&stored);
                 true
@@ -47,7 +47,7 @@ mod tests {
         let codec = Zstd::default();
         for raw in [Vec::new(), vec![7; 100_000], (0..9000u32).map(|i| ((i * i) >> 3) as u8).collect()] {
             let mut stored = vec![1, 2, 3];
-            assert!(codec.compress(&raw, &mut stored));
+            assert!(codec.compress(&raw, None, &mut stored));
             assert_eq!(stored[..3], [1, 2, 3], "compress appends");
             let mut back = vec![0xaa; raw.len()];
             assert!(codec.decompress(&stored[3..], &mut back));
@@ -60,7 +60,7 @@ mod tests {
         let codec = Zstd::default();
         let raw = vec![7; 1000];
         let mut stored = Vec::new();
-        assert!(codec.compress(&raw, &mut stored));
+        assert!(codec.compress(&raw, None, &mut stored));
         assert!(!codec.decompress(&stored, &mut [0; 999]));
         assert!(!codec.decompress(&stored, &mut [0; 1001]));
         assert!(!codec.decompress(&stored[..stored.len() - 1], &mut [0; 1000]));

@@ -8,6 +8,7 @@ use crate::format::record::{
     CLONE_PART, CLONE_RANGE, Change, Changes, DELETE, DELETE_RANGE, HEAD_BYTES, PUT, UPSERT, append, sides,
 };
 use crate::key::{Cut, KEY_BYTES_MAX};
+use crate::message::PairCompression;
 use crate::settings::DictId;
 
 /// The most bytes that a freeing batch may put and still be accepted on a full volume.
@@ -34,6 +35,9 @@ pub struct Batch {
     longest_key_bytes: usize,
     /// The length of a value that no record can hold.
     refused_value_bytes: Option<usize>,
+    /// The compression that puts and upserts ask for from now on, and whether any asked.
+    asked: PairCompression,
+    asks: bool,
     /// One bit per dictionary; the highest stands for all ids that no volume has.
     dicts: u64,
 }
@@ -65,6 +69,13 @@ impl Batch {
     /// An empty batch with room for about `bytes` bytes of keys and values.
     pub fn with_capacity(bytes: usize) -> Batch {
         Batch { record: Arc::new(Vec::with_capacity(bytes)), ..Batch::default() }
+    }
+
+    /// Makes the puts and upserts that follow ask for this compression: see [`PairCompression`]. The first
+    /// commit of a batch that asks for any makes a checkpoint that notes it in the volume: from then on
+    /// programs that do not know it refuse the volume.
+    pub fn compress_as(&mut self, asked: PairCompression) {
+        self.asked = asked;
     }
 
     /// Sets the value of `key`.
@@ -157,6 +168,7 @@ impl Batch {
         self.frees_bytes = self.frees_bytes.saturating_add(other.frees_bytes);
         self.replaces |= other.replaces;
         self.drawn_bytes = self.drawn_bytes.saturating_add(other.drawn_bytes);
+        self.asks |= other.asks;
         self.clone_key_bytes_max =
             self.clone_key_bytes_max.into_iter().chain(other.clone_key_bytes_max).min();
     }
@@ -212,7 +224,9 @@ impl Batch {
         if record.capacity() == 0 {
             record.reserve((HEAD_BYTES + key.len() + value.len()).max(RECORD_BYTES_MIN));
         }
-        append(record, kind, dict, sides, (key_len, key), (value_len, value));
+        let asked = if matches!(kind, PUT | UPSERT) { self.asked } else { PairCompression::Usual };
+        self.asks |= asked != PairCompression::Usual;
+        append(record, (kind, asked), dict, sides, (key_len, key), (value_len, value));
         self.changes += 1;
     }
 
@@ -242,6 +256,11 @@ impl Batch {
         self.drawn_bytes
     }
 
+    /// Whether any of its changes asks for a compression.
+    pub(crate) fn asks_for_compression(&self) -> bool {
+        self.asks
+    }
+
     /// The number of clones.
     pub(crate) fn clones(&self) -> u32 {
         self.clones
@@ -258,9 +277,15 @@ impl Batch {
         for change in Changes::of(&self.record) {
             let (dict, change) = change?;
             match change {
-                Change::Put { key, value } => others.put(dict, key, value),
+                Change::Put { key, value, asked } => {
+                    others.compress_as(asked);
+                    others.put(dict, key, value);
+                }
                 Change::Delete { key } => others.delete(dict, key),
-                Change::Upsert { key, delta } => others.upsert(dict, key, delta),
+                Change::Upsert { key, delta, asked } => {
+                    others.compress_as(asked);
+                    others.upsert(dict, key, delta);
+                }
                 Change::DeleteRange { lo, hi } => ranges.delete_range(dict, &lo, &hi),
                 Change::CloneRange { from, to, lo, hi } if lo == Cut::LOW && hi == Cut::HIGH => {
                     ranges.clone_range(dict, from, to);

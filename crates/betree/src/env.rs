@@ -12,6 +12,7 @@ mod identity;
 mod ingest;
 mod make_room;
 mod make_volume;
+mod pair_compression;
 pub(crate) mod read_table;
 pub(crate) mod recover;
 #[cfg(test)]
@@ -23,7 +24,7 @@ mod view;
 use alloc::vec::Vec;
 
 use betree_platform::sync::Mutex;
-use betree_platform::sync::atomic::{AtomicU64, Ordering};
+use betree_platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::engine::checkpoint::Committed;
 use crate::engine::scheduler::Scheduler;
@@ -73,6 +74,8 @@ pub struct Env {
     volume_bytes: AtomicU64,
     /// The size up to which it grows by itself, as the next superblock will store it; 0 if it does not.
     growth_limit_bytes: AtomicU64,
+    /// Whether the next superblock says that pairs may ask for a compression.
+    pairs_are_to_ask: AtomicBool,
     /// The record of the last scrub as the next superblock will store it.
     pub(crate) last_scrub: Mutex<Option<ScrubRecord>>,
     /// Held while deletes are carried out to free their space.
@@ -92,6 +95,7 @@ impl Env {
             commit: Mutex::new(Committer { next_msn, end }),
             identity: Mutex::new(committed.superblock.identity.clone()),
             volume_bytes: AtomicU64::new(committed.superblock.volume_bytes),
+            pairs_are_to_ask: AtomicBool::new(false),
             growth_limit_bytes: AtomicU64::new(growth_limit::of(&committed.superblock.tail)),
             last_scrub: Mutex::new(ScrubRecord::of(&committed.superblock.tail)),
             checkpoint: Mutex::new(committed),

@@ -156,6 +156,7 @@ pub use format::tail::TaggedTail;
 pub use health::{State, Trouble, Watcher};
 pub use key::{Cut, KEY_BYTES_MAX};
 pub use locate::{Holds, Level, Located, StoredRun};
+pub use message::{PairCompression, ZstdLevel};
 pub use occupancy::{Compressed, Occupancy, Occupant, Sharing};
 pub use pair_estimate::PairEstimate;
 pub use settings::{Compression, DictId, Geometry, LogLoss, OpenMode, Options};

@@ -200,8 +200,8 @@ fn runs_of(at: &OnDevice) -> Vec<Arc<StoredRun>> {
 /// What a message has of its key's value; `None` for a delete.
 fn holds_of(point: &Point<'_>) -> Option<Holds> {
     match point.kind {
-        Kind::Put => Some(Holds::Values),
-        Kind::Upsert => Some(Holds::Deltas),
+        Kind::Put(_) => Some(Holds::Values),
+        Kind::Upsert(_) => Some(Holds::Deltas),
         Kind::Delete => None,
     }
 }

@@ -21,7 +21,7 @@ use range_history::RangeHistory;
 
 use crate::error::Error;
 use crate::key::Cut;
-use crate::message::{Bytes, Kind, Msn, Point, RangeDelete};
+use crate::message::{Bytes, Kind, Msn, PairCompression, Point, RangeDelete};
 use crate::upsert::Upsert;
 use crate::views::Seen;
 
@@ -59,14 +59,14 @@ impl Memtable {
     }
 
     /// Sets a key's value; `msn` is newer than all before.
-    pub fn put(&mut self, key: &[u8], msn: Msn, value: Bytes, seen: &Seen) {
+    pub fn put(&mut self, key: &[u8], msn: Msn, value: Bytes, asked: PairCompression, seen: &Seen) {
         if let Some(record) = value.record()
             && self.last_record.as_ref().is_none_or(|last| !Arc::ptr_eq(last, record))
         {
             self.records_bytes += record.len();
             self.last_record = Some(record.clone());
         }
-        self.push(key, Pending::message(msn, Kind::Put, value), seen);
+        self.push(key, Pending::message(msn, Kind::Put(asked), value), seen);
     }
 
     /// Removes a key; `msn` is newer than all before.
@@ -91,11 +91,18 @@ impl Memtable {
     /// Changes a key's value; `msn` is newer than all before. If the base is here, the function is applied at
     /// once; two changes without a base become one if the function can combine them. If the function fails,
     /// the change stays as it is, and the key's readers get the error.
-    pub fn upsert(&mut self, key: &[u8], msn: Msn, delta: &[u8], function: &dyn Upsert, seen: &Seen) {
+    pub fn upsert(
+        &mut self,
+        key: &[u8],
+        msn: Msn,
+        (delta, asked): (&[u8], PairCompression),
+        function: &dyn Upsert,
+        seen: &Seen,
+    ) {
         self.stamp(msn);
-        let unresolved = || Pending::message(msn, Kind::Upsert, delta.into());
+        let unresolved = || Pending::message(msn, Kind::Upsert(asked), delta.into());
         let resolved = |old: Option<&[u8]>| match function.apply(old, delta) {
-            Ok(Some(value)) => Pending::message(msn, Kind::Put, Bytes::Own(value)),
+            Ok(Some(value)) => Pending::message(msn, Kind::Put(asked), Bytes::Own(value)),
             Ok(None) => Pending::message(msn, Kind::Delete, Bytes::Own(Vec::new())),
             Err(_) => unresolved(),
         };
@@ -108,13 +115,13 @@ impl Memtable {
                 return Some(Chain::One(new));
             };
             let (new, includes_newest) = match chain.messages() {
-                [base] if base.kind() != Some(Kind::Upsert) => {
-                    (resolved((base.kind() == Some(Kind::Put)).then_some(&*base.value)), false)
+                [base] if !base.kind().is_some_and(Kind::is_upsert) => {
+                    (resolved(base.kind().is_some_and(Kind::is_put).then_some(&*base.value)), false)
                 }
                 [] if covered => (resolved(None), false),
-                [.., last] if last.kind() == Some(Kind::Upsert) && !seen.between(last.msn, msn) => {
+                [.., last] if last.kind().is_some_and(Kind::is_upsert) && !seen.between(last.msn, msn) => {
                     match function.combine(&last.value, delta) {
-                        Some(both) => (Pending::message(msn, Kind::Upsert, Bytes::Own(both)), true),
+                        Some(both) => (Pending::message(msn, Kind::Upsert(asked), Bytes::Own(both)), true),
                         None => (unresolved(), false),
                     }
                 }
@@ -164,9 +171,9 @@ impl Memtable {
         let messages = self.points.get(key).map_or(&[][..], |chain| chain.messages_at(at));
         for message in messages.iter().rev() {
             match message.kind() {
-                Some(Kind::Put) => return Found::Value(message.value.to_vec()),
+                Some(Kind::Put(_)) => return Found::Value(message.value.to_vec()),
                 Some(Kind::Delete) => return Found::Absent,
-                Some(Kind::Upsert) => pending.push(message.value.to_vec()),
+                Some(Kind::Upsert(_)) => pending.push(message.value.to_vec()),
                 None => {}
             }
         }
@@ -300,7 +307,7 @@ mod tests {
         while !memtable.is_full(BYTES_MAX) {
             let record = Arc::new(alloc::vec![7; VALUE_BYTES]);
             let value = Bytes::of(&record, 0..VALUE_BYTES);
-            memtable.put(&key(count), count + 1, value, &Seen::default());
+            memtable.put(&key(count), count + 1, value, PairCompression::Usual, &Seen::default());
             count += 1;
         }
         (count as usize, memtable)
@@ -355,12 +362,12 @@ mod tests {
     fn upserts_without_a_base_become_one_where_no_view_is_between() {
         let (mut memtable, mut seen) = (Memtable::default(), Seen::default());
         for (msn, delta) in [(1, b"a"), (2, b"b")] {
-            memtable.upsert(b"key", msn, delta, &Careful, &seen);
+            memtable.upsert(b"key", msn, (delta, PairCompression::Usual), &Careful, &seen);
         }
         let two_bytes = memtable.bytes();
         assert_eq!(look(&memtable, b"key", Msn::MAX), (Vec::from([b"ab".to_vec()]), None));
         seen.add(2);
-        memtable.upsert(b"key", 3, b"c", &Careful, &seen);
+        memtable.upsert(b"key", 3, (b"c", PairCompression::Usual), &Careful, &seen);
         assert_eq!(look(&memtable, b"key", Msn::MAX).0, [b"ab".to_vec(), b"c".to_vec()]);
         assert_eq!(look(&memtable, b"key", 2).0, [b"ab".to_vec()]);
         assert_eq!(memtable.bytes(), two_bytes + b"key".len() + 1 + POINT_OVERHEAD_BYTES);
@@ -373,19 +380,19 @@ mod tests {
     fn an_upsert_that_cannot_be_applied_waits_over_its_base() {
         let (mut memtable, seen) = (Memtable::default(), Seen::default());
         let value = Bytes::Own(b"base".to_vec());
-        memtable.put(b"key", 1, value, &seen);
+        memtable.put(b"key", 1, value, PairCompression::Usual, &seen);
         for (msn, delta) in [(2, b"!"), (3, b"x")] {
-            memtable.upsert(b"key", msn, delta, &Careful, &seen);
+            memtable.upsert(b"key", msn, (delta, PairCompression::Usual), &Careful, &seen);
         }
         let found = (Vec::from([b"!".to_vec(), b"x".to_vec()]), Some(b"base".to_vec()));
         assert_eq!(look(&memtable, b"key", Msn::MAX), found);
         // Over a range delete there is no base, and the delta waits all the same.
         memtable.delete_range(&Cut::LOW, &Cut::HIGH, 4, &seen);
-        memtable.upsert(b"key", 5, b"!", &Careful, &seen);
+        memtable.upsert(b"key", 5, (b"!", PairCompression::Usual), &Careful, &seen);
         assert_eq!(look(&memtable, b"key", Msn::MAX), (Vec::from([b"!".to_vec()]), None));
-        memtable.put(b"key", 6, Bytes::Own(Vec::new()), &seen);
+        memtable.put(b"key", 6, Bytes::Own(Vec::new()), PairCompression::Usual, &seen);
         assert_eq!(look(&memtable, b"key", Msn::MAX), (Vec::new(), Some(Vec::new())));
         let kinds: Vec<_> = memtable.points_within(&Cut::LOW, &Cut::HIGH, Msn::MAX).map(|p| p.kind).collect();
-        assert_eq!(kinds, [Kind::Put]);
+        assert_eq!(kinds, [Kind::Put(PairCompression::Usual)]);
     }
 }

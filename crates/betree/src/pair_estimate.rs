@@ -64,9 +64,9 @@ impl Tally {
         self.add(Tally {
             waiting: 1,
             more: match kind {
-                Kind::Put => 1,
+                Kind::Put(_) => 1,
                 Kind::Delete => -1,
-                Kind::Upsert => 0,
+                Kind::Upsert(_) => 0,
             },
             ..Tally::default()
         });

@@ -103,9 +103,9 @@ pub(crate) fn fold<'v>(
     let mut value = old.map(Cow::Borrowed);
     for message in messages {
         value = match message.kind {
-            Kind::Put => Some(Cow::Borrowed(message.value)),
+            Kind::Put(_) => Some(Cow::Borrowed(message.value)),
             Kind::Delete => None,
-            Kind::Upsert => upsert.apply(value.as_deref(), message.value)?.map(Cow::Owned),
+            Kind::Upsert(_) => upsert.apply(value.as_deref(), message.value)?.map(Cow::Owned),
         };
     }
     Ok(value)

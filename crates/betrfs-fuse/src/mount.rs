@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use betree::{ScrubOptions, ScrubStep};
 use betree_platform::Platform;
-use betree_std::{FileDevice, OpenError, StdPlatform, TroubleLog, Workers, WorkersOptions};
+use betree_std::{FileDevice, OpenError, StdPlatform, TroubleLog, Workers, WorkersOptions, Zstd};
 use betrfs::{AccessTimes, OpenMode, OpenOptions, Report, Scrubbed, Volume};
 
 use crate::closing::Closing;
@@ -162,6 +162,7 @@ impl Mount {
             names_are_looked_up_again: true,
             log_loss: options.log_loss,
             discard: options.discard,
+            zstd: Some(Arc::new(Zstd::default())),
             mode: if is_read_only(options.flags) { OpenMode::ReadOnly } else { OpenMode::ReadWrite },
             ..OpenOptions::new(Arc::clone(&platform))
         };

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use betree_platform::Platform;
-use betree_std::{FileDevice, StdPlatform, TroubleLog, Workers, WorkersOptions};
+use betree_std::{FileDevice, StdPlatform, TroubleLog, Workers, WorkersOptions, Zstd};
 use betrfs::{AccessTimes, FormatOptions, Volume};
 use parking_lot::Mutex;
 
@@ -130,6 +130,7 @@ impl Options {
         let platform: Arc<dyn Platform> = Arc::new(StdPlatform::new());
         let mut options = betrfs::OpenOptions {
             watcher: Some(Arc::new(TroubleLog::of(path.to_owned()))),
+            zstd: Some(Arc::new(Zstd::default())),
             ..betrfs::OpenOptions::new(platform)
         };
         options.cache_bytes = self.cache_bytes.unwrap_or(options.cache_bytes);

@@ -51,9 +51,11 @@ mod schema;
 mod types;
 mod volume;
 
-pub use betree::{Identity, Usage, Uuid, UuidError};
+pub use betree::{Identity, Usage, Uuid, UuidError, ZstdLevel};
 pub use error::{Error, Result};
-pub use properties::{OwnProperties, Properties, Property, PropertyChange, PropertySource, SetProperties};
+pub use properties::{
+    DataCompression, OwnProperties, Properties, Property, PropertyChange, PropertySource, SetProperties,
+};
 pub use schema::{Acl, DATA};
 pub use types::{
     Access, AccessTimes, AclKind, Attr, DirEntry, Entry, FallocateMode, FileType, FlagSetter, FormatOptions,

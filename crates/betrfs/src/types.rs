@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 pub use betree::OpenMode;
-use betree_platform::Platform;
+use betree_platform::{Codec, Platform};
 pub use quota::{Quota, QuotaLimits, QuotaUse};
 
 /// The name of the entry with a directory's snapshots. It is never listed, and no other entry can have it.
@@ -422,6 +422,8 @@ pub struct OpenOptions {
     pub mode: OpenMode,
     /// Whether blocks that became free are discarded after each checkpoint.
     pub discard: bool,
+    /// The codec of zstd: without it what was written with zstd cannot be read, and it cannot be set.
+    pub zstd: Option<Arc<dyn Codec>>,
 }
 
 impl OpenOptions {
@@ -441,6 +443,7 @@ impl OpenOptions {
             log_loss: betree::LogLoss::Refuse,
             mode: OpenMode::ReadWrite,
             discard: false,
+            zstd: None,
         }
     }
 }

@@ -259,14 +259,14 @@ mod tests {
 
     use super::*;
     use crate::format::node::RunRef;
-    use crate::message::Kind;
+    use crate::message::{Kind, PairCompression};
     use crate::run::RunBuilder;
     use crate::space::{Extent, Space};
 
     /// A piece that was written.
     fn piece(cache: &Cache, extent: &Arc<Extent>) -> Arc<Piece> {
         let mut run = RunBuilder::default();
-        run.push(b"key", 0, Kind::Put, b"value");
+        run.push(b"key", 0, Kind::Put(PairCompression::Usual), b"value");
         let piece = Piece::new(cache, run.finish());
         let stored = OnDevice { extent: extent.clone(), runs: Vec::from([RunRef::default()]) };
         assert!(piece.written(stored, None));

@@ -26,7 +26,7 @@ use super::Place;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::key::{Cut, KEY_BYTES_MAX, SEPARATOR, Translation};
-use crate::message::{Kind, Msn};
+use crate::message::Msn;
 use crate::node::{Edge, Node};
 use crate::node_id::NodeId;
 use crate::store::ReadScope;
@@ -279,7 +279,7 @@ impl Survey<'_> {
         let mut keys = BTreeSet::new();
         for memtable in memtables {
             let points = memtable.points_within(&lo, &hi, Msn::MAX);
-            keys.extend(points.filter(|point| point.kind == Kind::Upsert).map(|point| point.key.to_vec()));
+            keys.extend(points.filter(|point| point.kind.is_upsert()).map(|point| point.key.to_vec()));
         }
         keys
     }
@@ -317,7 +317,7 @@ impl Survey<'_> {
                     let Some(run) = &pending else { continue };
                     let deltas = run
                         .points(run.first_behind(lo), run.first_behind(hi))
-                        .filter(|point| point.kind == Kind::Upsert);
+                        .filter(|point| point.kind.is_upsert());
                     keys.extend(deltas.map(|point| to.key(&point.key).into_owned()));
                 }
             }

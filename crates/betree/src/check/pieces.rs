@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use crate::key::Cut;
-use crate::message::{Kind, RangeDelete};
+use crate::message::RangeDelete;
 use crate::node::{Basement, Edge};
 use crate::run::Run;
 
@@ -18,7 +18,7 @@ pub(super) fn check_basement_run(
     if run.is_empty() {
         problem(format!("basement {index} has an empty run"));
     }
-    if run.is_pairs() && run.points(0, run.len()).any(|pair| pair.kind != Kind::Put) {
+    if run.is_pairs() && run.points(0, run.len()).any(|pair| !pair.kind.is_put()) {
         problem(format!("basement {index} has a message among its pairs"));
     }
     let first_pair = run.points(0, 1).next().map(|pair| pair.key.into_owned());

@@ -203,13 +203,13 @@ impl Engine {
                 continue;
             }
             match change {
-                Change::Put { key, value } => {
+                Change::Put { key, value, asked } => {
                     let end = record.len() - changes.rest_len();
-                    state.active.put(key, msn, Bytes::of(record, end - value.len()..end), seen);
+                    state.active.put(key, msn, Bytes::of(record, end - value.len()..end), asked, seen);
                 }
                 Change::Delete { key } => state.active.delete(key, msn, seen),
-                Change::Upsert { key, delta } => {
-                    state.active.upsert(key, msn, delta, &*self.store.upsert, seen)
+                Change::Upsert { key, delta, asked } => {
+                    state.active.upsert(key, msn, (delta, asked), &*self.store.upsert, seen)
                 }
                 Change::DeleteRange { lo, hi } => state.active.delete_range(&lo, &hi, msn, seen),
                 // `PreparedRanges::install` has put it into the tree.

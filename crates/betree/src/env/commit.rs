@@ -70,6 +70,9 @@ impl Env {
         if let Some(id) = batch.last_dict().filter(|id| usize::from(*id) >= self.engine.dicts.len()) {
             return Err(Error::NoSuchDictionary { id });
         }
+        if batch.asks_for_compression() {
+            self.let_pairs_ask()?;
+        }
         let claim = Claim::of(batch, self.engine.room().reserve_bytes());
         match self.throttle(batch.bytes()) {
             // Deletes do not wait for what a full disk refuses: they are the way out. They stay in memory

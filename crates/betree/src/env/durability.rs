@@ -8,6 +8,7 @@ use crate::engine::checkpoint::{Captured, Committed};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::format::superblock::Superblock;
+use crate::format::superblock::features::Features;
 
 impl Env {
     /// Makes everything committed before the call durable: one log write and one device sync,
@@ -121,6 +122,9 @@ impl Env {
         let mut superblock =
             Superblock { clean, log_start, identity, volume_bytes, ..committed.superblock.clone() };
         superblock.tail = self.tail_with_growth_limit(superblock.tail)?;
+        if self.pairs_are_to_ask.load(Ordering::Relaxed) {
+            superblock.features.incompat |= Features::PAIR_COMPRESSION;
+        }
         if let Some(record) = *self.last_scrub.lock() {
             superblock.tail = record.put(&superblock.tail);
         }

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use betree_platform::sync::atomic::AtomicU64;
+use betree_platform::sync::atomic::{AtomicBool, AtomicU64};
 use betree_platform::{BLOCK_BYTES, Device};
 
 use super::recover::space_of;
@@ -84,6 +84,7 @@ impl Env {
             disk,
             cache: Cache::new(1 << 20, geometry.fanout_max),
             compression: Compression::None,
+            pairs_ask: AtomicBool::new(false),
             zstd: None,
             upsert: Arc::new(Replace),
             clock: Clock::default(),

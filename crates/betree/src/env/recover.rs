@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_platform::sync::atomic::AtomicU64;
+use betree_platform::sync::atomic::{AtomicBool, AtomicU64};
 use betree_platform::{BLOCK_BYTES, Device};
 
 use crate::cache::Cache;
@@ -20,6 +20,7 @@ use crate::expiry::Clock;
 use crate::format::limits::Limits;
 use crate::format::record::{Change, Changes};
 use crate::format::segment::last_msn;
+use crate::format::superblock::features::Features;
 use crate::format::superblock::slots::{self, Loaded};
 use crate::format::superblock::{DICTS_MAX, DictRoot, LogStart, Superblock};
 use crate::io::Disk;
@@ -260,6 +261,7 @@ pub(crate) fn engine_over(
             superblock.geometry.fanout_max,
         ),
         compression: options.compression,
+        pairs_ask: AtomicBool::new(superblock.features.incompat & Features::PAIR_COMPRESSION != 0),
         zstd: options.zstd,
         upsert: options.upsert,
         clock: Clock::of(options.clock),

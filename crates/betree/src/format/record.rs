@@ -1,7 +1,8 @@
 //! The record of a batch in the log: its changes one after the other.
 //!
 //! ```text
-//! kind u8 | dictionary u8 | sides of the cuts u8 (1: the lower is after, 2: the upper) | reserved u8
+//! kind u8 | dictionary u8 | sides of the cuts u8 (1: the lower is after, 2: the upper)
+//! | compression that a put or upsert asks for u8 (0: the usual one)
 //! | key length u32 | value length u32 | key | value
 //! ```
 //! | kind | change | key | value |
@@ -20,6 +21,7 @@ use alloc::vec::Vec;
 use crate::error::{Error, Result};
 use crate::key::Cut;
 use crate::key::KEY_BYTES_MAX;
+use crate::message::PairCompression;
 use crate::settings::DictId;
 
 pub(crate) const PUT: u8 = 1;
@@ -43,6 +45,8 @@ pub enum Change<'b> {
         key: &'b [u8],
         /// The value.
         value: &'b [u8],
+        /// The compression that it asks for.
+        asked: PairCompression,
     },
     /// Removes a key.
     Delete {
@@ -55,6 +59,8 @@ pub enum Change<'b> {
         key: &'b [u8],
         /// The delta for the function.
         delta: &'b [u8],
+        /// The compression that it asks for.
+        asked: PairCompression,
     },
     /// Removes all keys between two cuts.
     DeleteRange {
@@ -76,16 +82,17 @@ pub enum Change<'b> {
     },
 }
 
-/// Appends a change to a record; the lengths are those of key and value.
+/// Appends a change to a record; the lengths are those of key and value. Only puts and upserts ask for a
+/// compression.
 pub(crate) fn append(
     record: &mut Vec<u8>,
-    kind: u8,
+    (kind, asked): (u8, PairCompression),
     dict: DictId,
     sides: u8,
     (key_len, key): (u32, &[u8]),
     (value_len, value): (u32, &[u8]),
 ) {
-    record.extend_from_slice(&[kind, dict.0, sides, 0]);
+    record.extend_from_slice(&[kind, dict.0, sides, asked.code()]);
     record.extend_from_slice(&key_len.to_le_bytes());
     record.extend_from_slice(&value_len.to_le_bytes());
     record.extend_from_slice(key);
@@ -116,7 +123,7 @@ impl<'b> Changes<'b> {
 
     fn take(&mut self) -> Option<(DictId, Change<'b>)> {
         let (head, rest) = self.rest.split_first_chunk::<HEAD_BYTES>()?;
-        let [kind, dict, sides, 0, k0, k1, k2, k3, v0, v1, v2, v3] = *head else { return None };
+        let [kind, dict, sides, asked, k0, k1, k2, k3, v0, v1, v2, v3] = *head;
         if sides & !(LO_AFTER | HI_AFTER) != 0 {
             return None;
         }
@@ -125,10 +132,14 @@ impl<'b> Changes<'b> {
         let key = rest.get(..key_len).filter(|key| is_key(key))?;
         let value_end = key_len.checked_add(value_len)?;
         let value = rest.get(key_len..value_end)?;
+        let asked = PairCompression::from_code(asked)?;
+        if asked != PairCompression::Usual && !matches!(kind, PUT | UPSERT) {
+            return None;
+        }
         let change = match kind {
-            PUT => Change::Put { key, value },
+            PUT => Change::Put { key, value, asked },
             DELETE => Change::Delete { key },
-            UPSERT => Change::Upsert { key, delta: value },
+            UPSERT => Change::Upsert { key, delta: value, asked },
             DELETE_RANGE if !is_key(value) => return None,
             DELETE_RANGE => {
                 let (lo, hi) = (cut(key, sides & LO_AFTER != 0), cut(value, sides & HI_AFTER != 0));
@@ -193,6 +204,7 @@ impl<'b> Iterator for Changes<'b> {
 mod tests {
     use super::*;
     use crate::batch::Batch;
+    use crate::message::ZstdLevel;
 
     #[test]
     fn a_record_returns_its_changes_in_order() {
@@ -200,6 +212,8 @@ mod tests {
         let mut batch = Batch::new();
         batch.put(a, b"k", b"v");
         batch.delete(b, b"");
+        let asked = PairCompression::Zstd(ZstdLevel::DEFAULT);
+        batch.compress_as(asked);
         batch.upsert(a, b"u", b"d");
         batch.delete_range(b, &Cut::before(*b"x"), &Cut::after(*b"x"));
         batch.delete_range(b, &Cut::after(*b"x"), &Cut::before(*b"x"));
@@ -211,9 +225,9 @@ mod tests {
         assert_eq!(
             all,
             [
-                (a, Change::Put { key: b"k", value: b"v" }),
+                (a, Change::Put { key: b"k", value: b"v", asked: PairCompression::Usual }),
                 (b, Change::Delete { key: b"" }),
-                (a, Change::Upsert { key: b"u", delta: b"d" }),
+                (a, Change::Upsert { key: b"u", delta: b"d", asked }),
                 (b, Change::DeleteRange { lo: Cut::before(*b"x"), hi: Cut::after(*b"x") }),
                 (a, Change::CloneRange { from: b"from", to: b"to", lo: Cut::LOW, hi: Cut::HIGH }),
                 (b, Change::CloneRange { from: b"from", to: b"to", lo, hi }),
@@ -249,11 +263,17 @@ mod tests {
             let unknown = Error::UnknownKind { what: "a log record of kind", number: kind.into(), offset: 0 };
             assert_eq!(read, [Err(unknown)]);
         }
-        for (at, value) in [(0, 0), (2, 4), (2, 128), (3, 1)] {
+        for (at, value) in [(0, 0), (2, 4), (2, 128), (3, PairCompression::CODES_END), (3, 255)] {
             let mut other = whole.to_vec();
             other[at] = value;
             assert_eq!(Changes::of(&other).collect::<Vec<_>>(), [Err(Error::BadRecord)], "{value} at {at}");
         }
+        // What makes no pair asks for no compression.
+        let mut delete = Batch::new();
+        delete.delete(DictId(0), b"k");
+        let mut other = delete.record().to_vec();
+        other[3] = 1;
+        assert_eq!(Changes::of(&other).collect::<Vec<_>>(), [Err(Error::BadRecord)]);
     }
 
     #[test]

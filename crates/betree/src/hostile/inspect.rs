@@ -21,6 +21,7 @@ use crate::env::Env;
 use crate::error::Result;
 use crate::format::node::RunRef;
 use crate::io::mem::MemDevice;
+use crate::message::PairCompression;
 use crate::settings::DictId;
 
 /// Everything that is shown of an image.
@@ -182,7 +183,7 @@ fn the_way_of_a_key_leads_down_to_its_value() {
                 all().position(|p| matches!(p.what, PendingWhat::Point { kind, .. } if kinds.contains(&kind)))
             };
             let deleted = all().position(|p| matches!(p.what, PendingWhat::Range { .. }));
-            let first = of_kind(&[Kind::Put, Kind::Upsert]);
+            let first = of_kind(&[Kind::Put(PairCompression::Usual), Kind::Upsert(PairCompression::Usual)]);
             let is_there = first.is_some_and(|first| deleted.is_none_or(|deleted| first < deleted));
             assert_eq!(inspector.get(dict, key).unwrap().is_some(), is_there, "{steps:?}");
             values += usize::from(is_there);

@@ -39,7 +39,7 @@ impl Pending {
     }
 
     fn is_upsert(&self) -> bool {
-        self.effect == Effect::Message(Kind::Upsert)
+        matches!(self.effect, Effect::Message(Kind::Upsert(_)))
     }
 
     /// Its size in a buffer in bytes.
@@ -161,13 +161,14 @@ impl Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::PairCompression;
 
     fn put(msn: Msn) -> Pending {
-        Pending::message(msn, Kind::Put, Bytes::Own(Vec::new()))
+        Pending::message(msn, Kind::Put(PairCompression::Usual), Bytes::Own(Vec::new()))
     }
 
     fn upsert(msn: Msn) -> Pending {
-        Pending::message(msn, Kind::Upsert, Bytes::Own(Vec::new()))
+        Pending::message(msn, Kind::Upsert(PairCompression::Usual), Bytes::Own(Vec::new()))
     }
 
     fn numbers(entries: &[Pending]) -> Vec<Msn> {

@@ -8,6 +8,7 @@
 
 mod bytes;
 mod goto;
+mod pair_compression;
 mod ranges;
 
 use alloc::borrow::Cow;
@@ -15,6 +16,7 @@ use alloc::borrow::Cow;
 pub(crate) use bytes::Bytes;
 pub use goto::Goto;
 pub(crate) use goto::{inside, outside};
+pub use pair_compression::{PairCompression, ZstdLevel};
 pub(crate) use ranges::{RangeDelete, RangeSet, subtract};
 
 /// The message sequence number: one order over all messages of an environment.
@@ -22,24 +24,57 @@ pub type Msn = u64;
 
 /// The effect of a point message on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Kind {
     /// Sets the value. Pairs of a leaf are puts with sequence number 0.
-    Put = 1,
+    Put(PairCompression),
     /// Removes the key.
-    Delete = 2,
+    Delete,
     /// Changes the value by the caller's upsert function.
-    Upsert = 3,
+    Upsert(PairCompression),
 }
 
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+const UPSERT: u8 = 3;
+/// The bits of a code beside those of the compression.
+const KIND_BITS: u32 = 2;
+
 impl Kind {
+    /// Its code in runs: the kind in the lower two bits, the code of the compression above.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Kind::Put(asked) => PUT | asked.code() << KIND_BITS,
+            Kind::Delete => DELETE,
+            Kind::Upsert(asked) => UPSERT | asked.code() << KIND_BITS,
+        }
+    }
+
     /// The kind with this code.
     pub(crate) fn from_code(code: u8) -> Option<Kind> {
-        match code {
-            1 => Some(Kind::Put),
-            2 => Some(Kind::Delete),
-            3 => Some(Kind::Upsert),
+        let asked = PairCompression::from_code(code >> KIND_BITS)?;
+        match code & ((1 << KIND_BITS) - 1) {
+            PUT => Some(Kind::Put(asked)),
+            DELETE if asked == PairCompression::Usual => Some(Kind::Delete),
+            UPSERT => Some(Kind::Upsert(asked)),
             _ => None,
+        }
+    }
+
+    /// Whether it is an upsert.
+    pub fn is_upsert(self) -> bool {
+        matches!(self, Kind::Upsert(_))
+    }
+
+    /// Whether it is a put.
+    pub fn is_put(self) -> bool {
+        matches!(self, Kind::Put(_))
+    }
+
+    /// The compression that it asks for.
+    pub fn asked(self) -> PairCompression {
+        match self {
+            Kind::Put(asked) | Kind::Upsert(asked) => asked,
+            Kind::Delete => PairCompression::Usual,
         }
     }
 }

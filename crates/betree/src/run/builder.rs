@@ -31,7 +31,7 @@ impl RunBuilder {
 
     /// Adds the next point.
     pub fn push(&mut self, key: &[u8], msn: Msn, kind: Kind, value: &[u8]) {
-        self.push_entry(msn, kind as u8, key, value);
+        self.push_entry(msn, kind.code(), key, value);
     }
 
     /// Adds the points in `[from, to)` of a run of pairs.

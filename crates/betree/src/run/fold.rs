@@ -8,7 +8,7 @@ use super::{Layers, Run, RunBuilder, live, same_key, with_newer};
 use crate::error::Result;
 use crate::expiry::Expiry;
 use crate::key::Cut;
-use crate::message::{Kind, Point, RangeDelete, subtract};
+use crate::message::{Kind, PairCompression, Point, RangeDelete, subtract};
 use crate::planted::{self, Bug};
 use crate::upsert::{Upsert, fold};
 
@@ -34,8 +34,8 @@ pub(crate) fn pairs_of(layers: Layers, upsert: &dyn Upsert) -> Result<Arc<Run>> 
 
 /// Receives pairs in the order of their keys.
 pub(crate) trait Pairs {
-    /// Takes the next pair.
-    fn pair(&mut self, key: &[u8], value: &[u8]);
+    /// Takes the next pair, with the compression that it asks for.
+    fn pair(&mut self, key: &[u8], value: &[u8], asked: PairCompression);
     /// Takes the next pairs, those in `[from, to)` of a run of pairs.
     fn pairs(&mut self, run: &Run, from: usize, to: usize);
     /// Takes known damage, in order, before all pairs behind its lower bounds. Pairs inside of it are newer.
@@ -43,8 +43,8 @@ pub(crate) trait Pairs {
 }
 
 impl Pairs for RunBuilder {
-    fn pair(&mut self, key: &[u8], value: &[u8]) {
-        self.push(key, 0, Kind::Put, value);
+    fn pair(&mut self, key: &[u8], value: &[u8], asked: PairCompression) {
+        self.push(key, 0, Kind::Put(asked), value);
     }
 
     fn pairs(&mut self, run: &Run, from: usize, to: usize) {
@@ -122,14 +122,15 @@ fn merge(
         }
         let value = fold(old.filter(|_| !covered), live(group), expiry.upsert)?;
         if let Some(value) = value.and_then(|value| expiry.kept(value)) {
-            out.pair(&first.key, &value);
+            let asked = group.last().map_or(PairCompression::Usual, |newest| newest.kind.asked());
+            out.pair(&first.key, &value, asked);
         }
     }
 }
 
 /// Whether the messages of one key say what it is, whatever was there before.
 fn is_healed(group: &[Point<'_>]) -> bool {
-    live(group).first().is_some_and(|oldest| oldest.kind != Kind::Upsert)
+    live(group).first().is_some_and(|oldest| !oldest.kind.is_upsert())
 }
 
 /// The known damage among ranges, without the keys that messages over it have deleted: nothing else would say
@@ -171,7 +172,7 @@ fn pass_on(pairs: &Run, from: usize, to: usize, expiry: &Expiry<'_>, out: &mut i
         if until < to
             && let Some(left) = expiry.kept(Cow::Borrowed(pairs.point(until).value))
         {
-            out.pair(pairs.key(until), &left);
+            out.pair(pairs.key(until), &left, pairs.point(until).kind.asked());
         }
         at = until + 1;
     }

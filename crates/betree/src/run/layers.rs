@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Run, RunBuilder};
-use crate::message::{Kind, Msn, Point, RangeDelete, subtract};
+use crate::message::{Msn, Point, RangeDelete, subtract};
 
 /// The number of points at the front with the same key.
 pub(crate) fn same_key(points: &[Point<'_>]) -> usize {
@@ -14,7 +14,7 @@ pub(crate) fn same_key(points: &[Point<'_>]) -> usize {
 
 /// The messages of one key that still matter, oldest first.
 pub(crate) fn live<'s, 'm>(messages: &'s [Point<'m>]) -> &'s [Point<'m>] {
-    let last_base = messages.iter().rposition(|p| p.kind != Kind::Upsert).unwrap_or(0);
+    let last_base = messages.iter().rposition(|p| !p.kind.is_upsert()).unwrap_or(0);
     messages.get(last_base..).unwrap_or_default()
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn with_newer(older: Option<&Run>, points: &[Point<'_>], ranges: &[Ra
         let group = if newer.first().is_some_and(|p| *p.key == *key) { same_key(newer) } else { 0 };
         let (group, rest) = newer.split_at_checked(group).unwrap_or_default();
         newer = rest;
-        if !covered && group.iter().all(|p| p.kind == Kind::Upsert) {
+        if !covered && group.iter().all(|p| p.kind.is_upsert()) {
             older.points(from, index).for_each(|p| push(&p));
         }
         live(group).iter().for_each(&mut push);

@@ -1,12 +1,13 @@
 //! Runs that are built, read back, searched, and refused.
 
 use super::*;
+use crate::message::PairCompression;
 
 fn sample() -> Run {
     let mut builder = RunBuilder::default();
-    builder.push(b"", 3, Kind::Put, b"empty key");
-    builder.push(b"a", 4, Kind::Upsert, b"");
-    builder.push(b"a", 9, Kind::Upsert, b"x");
+    builder.push(b"", 3, Kind::Put(PairCompression::Usual), b"empty key");
+    builder.push(b"a", 4, Kind::Upsert(PairCompression::Usual), b"");
+    builder.push(b"a", 9, Kind::Upsert(PairCompression::Usual), b"x");
     builder.push(b"b\xff", 5, Kind::Delete, b"");
     builder.set_ranges(alloc::vec![
         RangeDelete { lo: Cut::LOW, hi: Cut::before(*b"a"), msn: 2 },
@@ -34,7 +35,12 @@ fn a_run_reads_back_as_it_was_built() {
 fn long_sample() -> Run {
     let mut builder = RunBuilder::default();
     for number in 0..24u8 {
-        builder.push(&[b'k', number / 2], u64::from(number) + 1, Kind::Upsert, &[number; 3]);
+        builder.push(
+            &[b'k', number / 2],
+            u64::from(number) + 1,
+            Kind::Upsert(PairCompression::Usual),
+            &[number; 3],
+        );
     }
     builder.set_ranges(sample().ranges().to_vec());
     builder.finish()
@@ -77,8 +83,9 @@ fn a_search_from_any_point_on_finds_the_first_one_from_there() {
 fn pairs_pushed_as_a_range_make_the_same_run_as_one_by_one() {
     let (mut builder, keys) = (RunBuilder::default(), [&b"a"[..], b"bc", b"", b"d"]);
     let value = |index: usize| std::vec![index as u8; index * 3];
-    let push =
-        |builder: &mut RunBuilder, index: usize| builder.push(keys[index], 0, Kind::Put, &value(index));
+    let push = |builder: &mut RunBuilder, index: usize| {
+        builder.push(keys[index], 0, Kind::Put(PairCompression::Usual), &value(index))
+    };
     (0..4).for_each(|index| push(&mut builder, index));
     let all = builder.finish();
     for (from, to) in (0..=4).flat_map(|from| (from..=4).map(move |to| (from, to))) {

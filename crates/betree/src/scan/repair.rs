@@ -64,8 +64,7 @@ impl Env {
             return Err(error);
         }
         let Some(mut made) = by_scan(&disk)? else { return Err(error) };
-        // Nothing tells whether there is any.
-        made.features.incompat |= Features::KNOWN_DAMAGE;
+        made.features.incompat |= MADE_INCOMPAT;
         let what = format!(
             "no copy of the superblock is good; {} is the newest checkpoint whose node table is whole, and a superblock \
              is made of it, without label, UUID, feature words and limit of growth",
@@ -88,10 +87,11 @@ fn told_of_the_log(env: Env, tell: &mut dyn FnMut(Finding)) -> Result<Env> {
     Ok(env)
 }
 
+/// The feature bits of a superblock that a repair has made: nothing tells whether a volume needs them.
+const MADE_INCOMPAT: u64 = Features::KNOWN_DAMAGE | Features::PAIR_COMPRESSION;
+
 /// Whether a copy is of a superblock that a repair has made: a crash while it wrote all four may have left
 /// one pair alone. It has nothing that another scan would not find.
 fn is_made(copy: &Superblock) -> bool {
-    copy.identity.made_ns == 0
-        && copy.identity.label.is_empty()
-        && copy.features.incompat == Features::KNOWN_DAMAGE
+    copy.identity.made_ns == 0 && copy.identity.label.is_empty() && copy.features.incompat == MADE_INCOMPAT
 }

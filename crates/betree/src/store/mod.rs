@@ -13,7 +13,7 @@ mod writeback;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_platform::sync::atomic::{AtomicU64, Ordering};
+use betree_platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use betree_platform::{BLOCK_BYTES, Codec};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -30,7 +30,7 @@ use crate::format::limits::Limits;
 use crate::format::node::{RunRef, StoredAs};
 use crate::invariant::internal;
 use crate::io::Disk;
-use crate::message::Msn;
+use crate::message::{Msn, PairCompression, ZstdLevel};
 use crate::planted::{self, Bug};
 use crate::run::{Layers, Run};
 use crate::settings::Compression;
@@ -54,6 +54,8 @@ pub(crate) struct Store {
     pub generation: AtomicU64,
     pub cache: Cache,
     pub compression: Compression,
+    /// Whether pairs may ask for a compression of their own: the superblock on the device says so.
+    pub pairs_ask: AtomicBool,
     /// The zstd codec, if the platform brings one.
     pub zstd: Option<Arc<dyn Codec>>,
     /// The meaning of upserts.
@@ -66,6 +68,16 @@ pub(crate) struct Store {
     pub readahead: Readahead,
     /// Writes in progress.
     pub writeback: Writeback,
+}
+
+/// How a run is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Not at all.
+    None,
+    Lz4,
+    /// zstd of a level, or of the codec's own.
+    Zstd(Option<ZstdLevel>),
 }
 
 /// The place of a node on the device.
@@ -155,29 +167,48 @@ impl Store {
     }
 
     /// The most room that [`encode`](Store::encode) needs for `raw_len` bytes.
-    fn encoded_len_max(&self, raw_len: usize) -> usize {
-        match self.compression {
-            Compression::Lz4 => lz4_flex::block::get_maximum_output_size(raw_len),
-            Compression::None | Compression::Zstd => raw_len,
+    fn encoded_len_max(raw_len: usize) -> usize {
+        lz4_flex::block::get_maximum_output_size(raw_len)
+    }
+
+    /// The compression of a run: that for which most bytes of its pairs and changes ask. Of runs of as many
+    /// bytes it is the one with the smallest code.
+    fn way_for(&self, run: &Run) -> Way {
+        let mut asked_for = PairCompression::Usual;
+        if self.pairs_ask.load(Ordering::Relaxed) {
+            let mut bytes = [0_usize; PairCompression::CODES_END as usize];
+            for point in run.points(0, run.len()) {
+                if let Some(sum) = bytes.get_mut(usize::from(point.kind.asked().code())) {
+                    *sum += point.bytes();
+                }
+            }
+            let most = (0..PairCompression::CODES_END).zip(bytes).rev().max_by_key(|(_, bytes)| *bytes);
+            asked_for = most.and_then(|(code, _)| PairCompression::from_code(code)).unwrap_or_default();
+        }
+        match (asked_for, self.compression) {
+            (PairCompression::None, _) | (PairCompression::Usual, Compression::None) => Way::None,
+            (PairCompression::Zstd(level), _) if self.zstd.is_some() => Way::Zstd(Some(level)),
+            (PairCompression::Usual, Compression::Zstd) => Way::Zstd(None),
+            (PairCompression::Usual | PairCompression::Lz4 | PairCompression::Zstd(_), _) => Way::Lz4,
         }
     }
 
-    /// Encodes a piece's contents to the start of `room`, compressed if `try_it` and if that saves at least a
+    /// Encodes a piece's contents to the start of `room`, compressed this way if that saves at least a
     /// sixteenth. Returns the encoding and the number of bytes.
-    fn encode(&self, raw: &[u8], try_it: bool, room: &mut [u8]) -> Result<(StoredAs, usize)> {
+    fn encode(&self, raw: &[u8], way: Way, room: &mut [u8]) -> Result<(StoredAs, usize)> {
         let worth = raw.len() - raw.len() / 16;
-        match self.compression {
-            Compression::Lz4 if try_it => {
+        match way {
+            Way::Lz4 => {
                 if let Ok(len) = lz4_flex::block::compress_into(raw, room)
                     && len <= worth
                 {
                     return Ok((StoredAs::Lz4, len));
                 }
             }
-            Compression::Zstd if try_it => {
+            Way::Zstd(level) => {
                 let mut out = Vec::new();
                 if let Some(codec) = &self.zstd
-                    && codec.compress(raw, &mut out)
+                    && codec.compress(raw, level.map(|level| level.get().into()), &mut out)
                     && out.len() <= worth
                     && let Some(room) = room.get_mut(..out.len())
                 {
@@ -185,7 +216,7 @@ impl Store {
                     return Ok((StoredAs::Zstd, out.len()));
                 }
             }
-            _ => {}
+            Way::None => {}
         }
         let room = room.get_mut(..raw.len()).ok_or_else(|| internal!(HAS_ROOM))?;
         room.copy_from_slice(raw);

@@ -364,7 +364,7 @@ mod schedules {
     use crate::batch::Batch;
     use crate::env::Env;
     use crate::io::mem::MemDevice;
-    use crate::message::{Kind, Point};
+    use crate::message::{Kind, PairCompression, Point};
     use crate::settings::{DictId, Geometry, Options};
     use crate::upsert::Replace;
 
@@ -383,7 +383,12 @@ mod schedules {
         let root = tree.node(root).unwrap();
         let below = root.edges()[0].partition.clone().unwrap();
         assert!(below.evict());
-        let newer = Point { key: Cow::Borrowed(b"newer"), msn: 9, kind: Kind::Put, value: b"" };
+        let newer = Point {
+            key: Cow::Borrowed(b"newer"),
+            msn: 9,
+            kind: Kind::Put(PairCompression::Usual),
+            value: b"",
+        };
         Piece::over(&env.engine.store.cache, &below, &[newer], &[]).unwrap()
     }
 

@@ -8,7 +8,7 @@ use betree_platform::sync::atomic::Ordering;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::block_reuse::{BlockReuse, Unchanged};
-use super::{HAS_ROOM, NodePlace, Store, corrupt};
+use super::{HAS_ROOM, NodePlace, Store, Way, corrupt};
 use crate::cache::{OnDevice, Piece, Residency};
 use crate::error::{Error, Result};
 use crate::format::node::{Entries, Header, Origin, RunRef, StoredAs, StoredEdge};
@@ -280,7 +280,7 @@ impl Store {
         let copied = copies.iter().flat_map(|stored| &stored.runs).map(|at| at.stored_len as usize);
         let encoded = forms.iter().filter_map(|form| form.encoded.as_ref());
         let room = copied.sum::<usize>()
-            + encoded.map(|run| self.encoded_len_max(run.as_bytes().len())).sum::<usize>();
+            + encoded.map(|run| Store::encoded_len_max(run.as_bytes().len())).sum::<usize>();
         buffer.grow_to((start + room).div_ceil(BLOCK_BYTES))?;
         let mut bytes_copied = self.read_stored(&copies)?.into_iter();
         let mut refs = Vec::with_capacity(forms.len());
@@ -302,10 +302,15 @@ impl Store {
             if let Some(run) = &form.encoded {
                 let room = buffer.as_mut_slice().get_mut(end..).ok_or_else(|| internal!(HAS_ROOM))?;
                 let raw = run.as_bytes();
-                let (stored_as, len) = self.encode(raw, paying.is_worth_a_try(), room)?;
+                let way = self.way_for(run);
+                // What asks for none says nothing of the others.
+                let is_tried = way != Way::None && paying.is_worth_a_try();
+                let (stored_as, len) = self.encode(raw, if is_tried { way } else { Way::None }, room)?;
                 let stored = room.get(..len).ok_or_else(|| internal!(HAS_ROOM))?;
                 let ranges = u32::try_from(run.ranges().len());
-                paying.note(stored_as != StoredAs::Raw);
+                if way != Way::None {
+                    paying.note(stored_as != StoredAs::Raw);
+                }
                 written.push(RunRef {
                     offset: end as u32,
                     stored_len: len as u32,

@@ -36,7 +36,7 @@ struct Points<'l> {
 impl<'l> Points<'l> {
     fn add(&mut self, key: &[u8], kind: Kind, value: &'l [u8]) {
         let changes = self.by_key.entry(key.to_vec()).or_default();
-        if kind != Kind::Upsert {
+        if !kind.is_upsert() {
             changes.clear();
         }
         changes.push((kind, value));
@@ -63,9 +63,9 @@ fn points_of(layers: &[Layer]) -> Result<BTreeMap<DictId, Points<'_>>> {
             let (dict, change) = change?;
             let points = all.entry(dict).or_default();
             match change {
-                Change::Put { key, value } => points.add(key, Kind::Put, value),
+                Change::Put { key, value, asked } => points.add(key, Kind::Put(asked), value),
                 Change::Delete { key } => points.add(key, Kind::Delete, &[]),
-                Change::Upsert { key, delta } => points.add(key, Kind::Upsert, delta),
+                Change::Upsert { key, delta, asked } => points.add(key, Kind::Upsert(asked), delta),
                 Change::DeleteRange { lo, hi } => drop(points.take(&lo, &hi)),
                 // It is in the stretches.
                 Change::CloneRange { .. } => {}
@@ -145,9 +145,9 @@ impl<'l> OwnClone<'l> {
         for (key, changes) in points {
             for (kind, value) in changes {
                 match kind {
-                    Kind::Put => layer.put(dict, &key, value),
+                    Kind::Put(_) => layer.put(dict, &key, value),
                     Kind::Delete => layer.delete(dict, &key),
-                    Kind::Upsert => layer.upsert(dict, &key, value, function),
+                    Kind::Upsert(_) => layer.upsert(dict, &key, value, function),
                 }
             }
         }
@@ -170,9 +170,9 @@ pub(crate) fn batch_of(layers: &[Layer]) -> Result<Batch> {
         for (key, changes) in points.by_key {
             for (kind, value) in changes {
                 match kind {
-                    Kind::Put => batch.put(dict, &key, value),
+                    Kind::Put(_) => batch.put(dict, &key, value),
                     Kind::Delete => batch.delete(dict, &key),
-                    Kind::Upsert => batch.upsert(dict, &key, value),
+                    Kind::Upsert(_) => batch.upsert(dict, &key, value),
                 }
             }
         }

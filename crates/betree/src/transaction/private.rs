@@ -13,7 +13,7 @@ use super::{Footprint, Stretch, Stretches};
 use crate::batch::Batch;
 use crate::key::Cut;
 use crate::memtable::{Found, Memtable};
-use crate::message::{Bytes, Msn};
+use crate::message::{Bytes, Msn, PairCompression};
 use crate::planted::{self, Bug};
 use crate::settings::DictId;
 use crate::upsert::Upsert;
@@ -93,7 +93,9 @@ impl Layer {
     /// Sets the value of a key.
     pub fn put(&mut self, dict: DictId, key: &[u8], value: &[u8]) {
         self.batch.put(dict, key, value);
-        self.change(dict, |memtable, msn, seen| memtable.put(key, msn, Bytes::Own(value.to_vec()), seen));
+        self.change(dict, |memtable, msn, seen| {
+            memtable.put(key, msn, Bytes::Own(value.to_vec()), PairCompression::Usual, seen)
+        });
     }
 
     /// Removes a key.
@@ -105,7 +107,9 @@ impl Layer {
     /// Changes the value of a key by the environment's function.
     pub fn upsert(&mut self, dict: DictId, key: &[u8], delta: &[u8], function: &dyn Upsert) {
         self.batch.upsert(dict, key, delta);
-        self.change(dict, |memtable, msn, seen| memtable.upsert(key, msn, delta, function, seen));
+        self.change(dict, |memtable, msn, seen| {
+            memtable.upsert(key, msn, (delta, PairCompression::Usual), function, seen)
+        });
     }
 
     /// Removes every key in `[lo, hi)`.

@@ -236,7 +236,7 @@ impl Tree<'_> {
                 continue;
             }
             for pair in run.points(from, to) {
-                out.push(&lift.to.key(&pair.key), pair.value);
+                out.push(&lift.to.key(&pair.key), pair.value, pair.kind.asked());
             }
         }
         Ok(())

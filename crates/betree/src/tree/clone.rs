@@ -18,7 +18,7 @@ use super::{Cursor, Tree, TreeChange};
 use crate::batch::RangeChange;
 use crate::error::{Error, Result};
 use crate::key::{Cut, Translation};
-use crate::message::{Goto, Kind, Msn, Point, RangeDelete};
+use crate::message::{Goto, Kind, Msn, PairCompression, Point, RangeDelete};
 use crate::node::{Body, Edge, Node};
 use crate::planted::{self, Bug};
 
@@ -29,10 +29,13 @@ const SMALL_PARTS: usize = 4;
 /// across the bound of two nodes ends in the middle of one on either side.
 const TALL_MAX: usize = 3;
 
+/// A key, its value, and the compression that it asks for.
+type CapturedPair = (Vec<u8>, Vec<u8>, PairCompression);
+
 /// The contents of a source, without its prefix.
 enum Captured {
     /// A small source: its pairs.
-    Pairs(Vec<(Vec<u8>, Vec<u8>)>),
+    Pairs(Vec<CapturedPair>),
     /// A large source: edges that show all of it.
     Edges(Vec<Edge>),
 }
@@ -41,7 +44,7 @@ impl Captured {
     /// A bound of key lengths without the prefix, in bytes.
     fn longest_key(&self) -> Option<usize> {
         match self {
-            Captured::Pairs(pairs) => pairs.iter().map(|(key, _)| key.len()).max(),
+            Captured::Pairs(pairs) => pairs.iter().map(|(key, ..)| key.len()).max(),
             Captured::Edges(edges) => edges.iter().map(|edge| edge.longest_key_here() as usize).max(),
         }
     }
@@ -209,11 +212,11 @@ impl Tree<'_> {
         match source {
             Captured::Pairs(pairs) => {
                 let root = self.without(root, &lo, &hi, msn, applied)?;
-                let keys: Vec<Vec<u8>> = pairs.iter().map(|(key, _)| [prefix, key].concat()).collect();
-                let points = keys.iter().zip(&pairs).map(|(key, (_, value))| Point {
+                let keys: Vec<Vec<u8>> = pairs.iter().map(|(key, ..)| [prefix, key].concat()).collect();
+                let points = keys.iter().zip(&pairs).map(|(key, (_, value, asked))| Point {
                     key: Cow::Borrowed(key.as_slice()),
                     msn,
-                    kind: Kind::Put,
+                    kind: Kind::Put(*asked),
                     value,
                 });
                 let messages = Messages { points: points.collect(), ..Messages::default() };
@@ -445,12 +448,13 @@ impl Tree<'_> {
     }
 
     /// The pairs of a range, with the first `strip_len` bytes of their keys removed.
-    fn pairs(&self, lo: &Cut, hi: &Cut, strip_len: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    fn pairs(&self, lo: &Cut, hi: &Cut, strip_len: usize) -> Result<Vec<CapturedPair>> {
         let queries = AtomicU64::new(0);
         let mut cursor = Cursor::new(Some(*self), lo.clone(), hi.clone(), &queries);
         let mut pairs = Vec::new();
         while let Some((key, value)) = cursor.next()? {
-            pairs.push((key.get(strip_len..).unwrap_or_default().to_vec(), value.to_vec()));
+            let (key, value) = (key.get(strip_len..).unwrap_or_default().to_vec(), value.to_vec());
+            pairs.push((key, value, cursor.asked()));
         }
         Ok(pairs)
     }

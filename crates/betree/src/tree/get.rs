@@ -35,9 +35,9 @@ pub(super) fn search_runs(layers: &Layers, key: &[u8], pending: &mut Vec<Vec<u8>
         }
         for point in run.points(from, to).rev() {
             match point.kind {
-                Kind::Put => return Some(Found::Value(point.value.to_vec())),
+                Kind::Put(_) => return Some(Found::Value(point.value.to_vec())),
                 Kind::Delete => return Some(Found::Absent),
-                Kind::Upsert => pending.push(point.value.to_vec()),
+                Kind::Upsert(_) => pending.push(point.value.to_vec()),
             }
         }
         if let Some(range) = run.range_over(key) {

@@ -17,7 +17,7 @@ use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::invariant::internal;
 use crate::key::{Cut, KEY_BYTES_MAX};
-use crate::message::Goto;
+use crate::message::{Goto, PairCompression};
 use crate::node::{Basement, Body, Edge, join_nulls};
 use crate::node_id::NodeId;
 use crate::run::{Run, RunBuilder};
@@ -192,7 +192,7 @@ impl<'e, 'm> TreeBuilder<'e, 'm> {
         if let Some(between) = self.leaf_end_before(key, value) {
             self.end_leaf(between)?;
         }
-        self.leaf.push(key, value);
+        self.leaf.push(key, value, PairCompression::Usual);
         let last = self.last_key.get_or_insert_default();
         last.clear();
         last.extend_from_slice(key);

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::cache::{Cache, Piece};
 use crate::key::Cut;
-use crate::message::{Kind, RangeDelete};
+use crate::message::{Kind, PairCompression, RangeDelete};
 use crate::node::Basement;
 use crate::run::{Pairs, Run, RunBuilder};
 
@@ -38,8 +38,8 @@ impl<'c> LeafBuilder<'c> {
         }
     }
 
-    /// Adds the next pair.
-    pub fn push(&mut self, key: &[u8], value: &[u8]) {
+    /// Adds the next pair, with the compression that it asks for.
+    pub fn push(&mut self, key: &[u8], value: &[u8], asked: PairCompression) {
         if !self.run.is_empty() && self.run.bytes() + RunBuilder::bytes_of(key, value) > self.basement_bytes {
             self.cut(Some(&Cut::before(key)));
         }
@@ -47,7 +47,7 @@ impl<'c> LeafBuilder<'c> {
             self.begin(key);
         }
         self.longest_key = self.longest_key.max(key.len());
-        self.run.push(key, 0, Kind::Put, value);
+        self.run.push(key, 0, Kind::Put(asked), value);
     }
 
     /// Adds the pairs in `[from, to)` of a run, which come next.
@@ -138,8 +138,8 @@ fn has_keys(range: &RangeDelete) -> bool {
 }
 
 impl Pairs for LeafBuilder<'_> {
-    fn pair(&mut self, key: &[u8], value: &[u8]) {
-        self.push(key, value);
+    fn pair(&mut self, key: &[u8], value: &[u8], asked: PairCompression) {
+        self.push(key, value, asked);
     }
 
     fn pairs(&mut self, run: &Run, from: usize, to: usize) {

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use betree_std::StdPlatform;
+use betree_std::{StdPlatform, Zstd};
 use betrfs::{InodeId, OpenMode, OpenOptions, Quota, QuotaLimits, Volume};
 use betrfs_fuse::{Errno, Quotas, SetQuotaError};
 use serde::Serialize;
@@ -225,6 +225,7 @@ fn of_volume(path: &Path) -> Result<Vec<Shown>, Failure> {
     let device = Arc::new(betrfs_fuse::open_device_for_reading(path)?);
     let mut options = OpenOptions::new(Arc::new(StdPlatform::new()));
     options.mode = OpenMode::ReadOnly;
+    options.zstd = Some(Arc::new(Zstd::default()));
     let volume = Volume::open(device, options).map_err(|error| failed(&shown, &error))?;
     let (mut quotas, mut last): (Vec<Shown>, Option<Vec<u8>>) = (Vec::new(), None);
     loop {

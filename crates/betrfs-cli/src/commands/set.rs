@@ -18,6 +18,9 @@ It counts for what is read and written from then on. NAME=inherit removes the di
 properties change together or not at all.
 
 Properties:
+  compression  none, lz4 (the default), zstd or zstd:LEVEL with a level of 1 (fast) to 19 (small): how the data of files \
+is compressed that is written from then on. Data lies in pieces of about 64 KiB, each of which is compressed as most of \
+its bytes ask
   noatime  on or off (the default): whether reading leaves times of access as they are. The mount option noatime \
 counts for all directories, whatever they say
 
@@ -28,8 +31,11 @@ values that its source has, own or inherited. A snapshot has those of its direct
 Only the directory's owner and root may set properties; everyone who may read the directory may see them \
 (`betrfs get`).
 
+Values other than lz4 are noted in the volume: earlier versions of this program refuse it then.
+
 Examples:
-  betrfs set /mnt/build noatime=on
+  betrfs set /mnt/archive compression=zstd:9
+  betrfs set /mnt/build noatime=on compression=none
   betrfs set /mnt/build noatime=inherit")]
 pub struct Arguments {
     /// The directory

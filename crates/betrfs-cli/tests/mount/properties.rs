@@ -164,6 +164,8 @@ fn bad_input_is_told_and_changes_nothing() {
     for (changes, words) in [
         (&["noatime=maybe"][..], "on, off or inherit"),
         (&["noatime"], "as in noatime=on"),
+        (&["compression=gzip"], "zstd:1 to zstd:19"),
+        (&["noatime=on", "compression=zstd:20"], "zstd:1 to zstd:19"),
         (&["atime=on"], "there is no property `atime`"),
         (&["noatime=on", "noatime=off"], "given twice"),
         (&["noatime=on", "nonsense=1"], "there is no property `nonsense`"),
@@ -182,4 +184,71 @@ fn bad_input_is_told_and_changes_nothing() {
     ok(&mounted.try_mount(&["-o", "ro"]));
     refused(&set(&a, &["noatime=on"]), &["cannot set properties of", "read-only"]);
     assert_eq!(get(&a, &[]), before.0);
+}
+
+/// Text that compresses, another for each number.
+fn text(number: u32, len: usize) -> Vec<u8> {
+    let words = (0_u32..).map(|word| number.wrapping_add(word).wrapping_mul(2_654_435_761) >> 22);
+    words.flat_map(|word| format!("{word} ").into_bytes()).take(len).collect()
+}
+
+/// Files of 100 KB and of 2 in a directory.
+fn fill(dir: &Path) {
+    fs::create_dir(dir).unwrap();
+    for number in 0..40 {
+        let len = if number % 2 == 0 { 100_000 } else { 2000 };
+        fs::write(dir.join(number.to_string()), text(number, len)).unwrap();
+    }
+}
+
+fn assert_filled(dir: &Path) {
+    for number in 0..40 {
+        let len = if number % 2 == 0 { 100_000 } else { 2000 };
+        assert!(fs::read(dir.join(number.to_string())).unwrap() == text(number, len), "{number}");
+    }
+}
+
+#[test]
+fn data_is_stored_as_the_compression_of_its_directory_has_it() {
+    let mounted = Mounted::new();
+    let dir = |name: &str| mounted.path(name);
+    for name in ["default", "lz4", "none", "fast", "small"] {
+        fs::create_dir(dir(name)).unwrap();
+    }
+    for (name, value) in [("lz4", "lz4"), ("none", "none"), ("fast", "zstd:1"), ("small", "zstd:19")] {
+        ok(&set(&dir(name), &[&format!("compression={value}")]));
+        assert_eq!(property(&dir(name), "compression"), local(value));
+    }
+    assert_eq!(property(&dir("default"), "compression"), default("lz4"));
+    for name in ["default", "lz4", "none", "fast", "small"] {
+        fill(&dir(name).join("below"));
+    }
+    assert_eq!(property(&dir("small").join("below"), "compression"), inherited("zstd:19", &dir("small")));
+    mounted.umount();
+    mounted.mount();
+    let stored = |name: &str| {
+        let output = betrfs().arg("usage").arg(dir(name)).args(["--format", "json"]).output().unwrap();
+        ok(&output);
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        told["stored_bytes"].as_u64().unwrap()
+    };
+    let [usual, lz4, none, fast, small] = ["default", "lz4", "none", "fast", "small"].map(stored);
+    assert!(none >= 20 * 102_000, "{none}");
+    assert!(lz4.abs_diff(usual) * 10 < usual && lz4 * 10 < none * 9, "{usual} {lz4} {none}");
+    assert!(fast * 10 < lz4 * 8 && small <= fast, "{lz4} {fast} {small}");
+    for name in ["default", "lz4", "none", "fast", "small"] {
+        assert_filled(&dir(name).join("below"));
+    }
+    // A clone keeps it, and shares what is stored.
+    ok(&betrfs().arg("clone").args([dir("small").join("below"), dir("twin")]).output().unwrap());
+    assert_eq!(property(&dir("twin"), "compression"), local("zstd:19"));
+    assert_filled(&dir("twin"));
+    ok(&set(&dir("twin"), &["compression=inherit", "noatime=on"]));
+    assert_eq!(
+        (property(&dir("twin"), "compression"), property(&dir("twin"), "noatime")),
+        (default("lz4"), local("on"))
+    );
+    mounted.umount();
+    let checked = betrfs().arg("check").arg(&mounted.volume).output().unwrap();
+    ok(&checked);
 }

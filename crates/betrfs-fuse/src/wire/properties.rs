@@ -4,10 +4,12 @@
 //! one word pair for each property, 8 of them, zeros where there is none: first u32 | second u32
 //! to set:   what is to happen (0 nothing, 1 inherit, 2 set) | value
 //! answer:   value | levels up to the directory that it is from (0 its own, ffffffff the default)
-//! order:    noatime (0 off, 1 on)
+//! order:    noatime (0 off, 1 on), compression (0 none, 1 LZ4, from 2 on zstd of level 1 and above)
 //! ```
 
-use betrfs::{Properties, Property, PropertyChange, PropertySource, SetProperties};
+use betrfs::{
+    DataCompression, Properties, Property, PropertyChange, PropertySource, SetProperties, ZstdLevel,
+};
 use rustix::ioctl::opcode;
 
 /// The argument of [`SET_PROPERTIES`] and the answer to [`GET_PROPERTIES`].
@@ -26,34 +28,36 @@ const DEFAULT: u32 = u32::MAX;
 
 /// Encodes the argument of [`SET_PROPERTIES`].
 pub fn set_properties_bytes(set: &SetProperties) -> PropertiesBytes {
-    let SetProperties { noatime } = *set;
+    let SetProperties { noatime, compression } = *set;
     let mut words = Words::default();
-    let [first, ..] = &mut words;
-    *first = change_words(noatime, u32::from);
+    let [first, second, ..] = &mut words;
+    (*first, *second) = (change_words(noatime, u32::from), change_words(compression, code_of));
     bytes_of(&words)
 }
 
 /// Decodes the argument of [`SET_PROPERTIES`]; `None` for one that this version does not know.
 pub fn set_properties_of(bytes: &[u8]) -> Option<SetProperties> {
-    let [noatime, later @ ..] = words_of(bytes)?;
+    let [noatime, compression, later @ ..] = words_of(bytes)?;
     let is_known = later.iter().all(|words| *words == [0, 0]);
     is_known.then_some(())?;
-    Some(SetProperties { noatime: change_of(noatime, switch)? })
+    let (noatime, compression) = (change_of(noatime, switch)?, change_of(compression, compression_of)?);
+    Some(SetProperties { noatime, compression })
 }
 
 /// Encodes the answer to [`GET_PROPERTIES`].
 pub fn properties_bytes(properties: &Properties) -> PropertiesBytes {
-    let Properties { noatime } = *properties;
+    let Properties { noatime, compression } = *properties;
     let mut words = Words::default();
-    let [first, ..] = &mut words;
-    *first = property_words(noatime, u32::from);
+    let [first, second, ..] = &mut words;
+    (*first, *second) = (property_words(noatime, u32::from), property_words(compression, code_of));
     bytes_of(&words)
 }
 
 /// Decodes the answer to [`GET_PROPERTIES`]; `None` for one that this version does not know.
 pub fn properties_of(bytes: &PropertiesBytes) -> Option<Properties> {
-    let [noatime, ..] = words_of(bytes)?;
-    Some(Properties { noatime: property_of(noatime, switch)? })
+    let [noatime, compression, ..] = words_of(bytes)?;
+    let (noatime, compression) = (property_of(noatime, switch)?, property_of(compression, compression_of)?);
+    Some(Properties { noatime, compression })
 }
 
 fn change_words<T>(change: PropertyChange<T>, code: impl FnOnce(T) -> u32) -> [u32; 2] {
@@ -99,6 +103,22 @@ fn switch(code: u32) -> Option<bool> {
     }
 }
 
+fn code_of(compression: DataCompression) -> u32 {
+    match compression {
+        DataCompression::None => 0,
+        DataCompression::Lz4 => 1,
+        DataCompression::Zstd(level) => 1 + u32::from(level.get()),
+    }
+}
+
+fn compression_of(code: u32) -> Option<DataCompression> {
+    match code {
+        0 => Some(DataCompression::None),
+        1 => Some(DataCompression::Lz4),
+        code => ZstdLevel::new(u8::try_from(code - 1).ok()?).map(DataCompression::Zstd),
+    }
+}
+
 fn bytes_of(words: &Words) -> PropertiesBytes {
     let mut bytes = [0; size_of::<PropertiesBytes>()];
     let all = words.iter().flatten().flat_map(|word| word.to_le_bytes());
@@ -118,16 +138,24 @@ fn words_of(bytes: &[u8]) -> Option<Words> {
 mod tests {
     use super::*;
 
+    fn compressions() -> Vec<DataCompression> {
+        (0..100).filter_map(compression_of).collect()
+    }
+
     #[test]
     fn changes_and_answers_come_back() {
+        assert_eq!(compressions().len(), 2 + 19);
         for noatime in [
             PropertyChange::Keep,
             PropertyChange::Inherit,
             PropertyChange::Set(false),
             PropertyChange::Set(true),
         ] {
-            let set = SetProperties { noatime };
-            assert_eq!(set_properties_of(&set_properties_bytes(&set)), Some(set));
+            let changes = compressions().into_iter().map(PropertyChange::Set);
+            for compression in changes.chain([PropertyChange::Keep, PropertyChange::Inherit]) {
+                let set = SetProperties { noatime, compression };
+                assert_eq!(set_properties_of(&set_properties_bytes(&set)), Some(set));
+            }
         }
         for source in [
             PropertySource::Own,
@@ -135,23 +163,28 @@ mod tests {
             PropertySource::Inherited { levels: 1 },
             PropertySource::Inherited { levels: 32_000 },
         ] {
-            let properties = Properties { noatime: Property { value: true, source } };
-            assert_eq!(properties_of(&properties_bytes(&properties)), Some(properties));
+            for value in compressions() {
+                let noatime = Property { value: true, source };
+                let properties = Properties { noatime, compression: Property { value, source } };
+                assert_eq!(properties_of(&properties_bytes(&properties)), Some(properties));
+            }
         }
     }
 
     #[test]
     fn what_this_version_does_not_know_is_refused() {
-        let set = SetProperties { noatime: PropertyChange::Set(true) };
+        let set = SetProperties { noatime: PropertyChange::Set(true), ..SetProperties::default() };
         let bytes = set_properties_bytes(&set);
         assert_eq!(set_properties_of(&bytes[1..]), None, "too short");
-        for (at, value) in [(0, 3), (0, 0), (0, 1), (4, 2), (32, 1), (60, 1)] {
+        for (at, value) in [(0, 3), (0, 0), (0, 1), (4, 2), (8, 3), (12, 1), (16, 1), (32, 1), (60, 1)] {
             let mut other = bytes;
             other[at] = value;
             assert_eq!(set_properties_of(&other), None, "{value} at {at}");
         }
-        let mut answer = [0; size_of::<PropertiesBytes>()];
-        answer[0] = 2;
-        assert_eq!(properties_of(&answer), None);
+        for (at, value) in [(0, 2), (8, 21), (8, 255)] {
+            let mut answer = [0; size_of::<PropertiesBytes>()];
+            answer[at] = value;
+            assert_eq!(properties_of(&answer), None, "{value} at {at}");
+        }
     }
 }

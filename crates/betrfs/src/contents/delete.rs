@@ -1,6 +1,8 @@
 //! Deletes of blocks, whole or in part.
 
-use betree::Batch;
+use core::ops::Range;
+
+use betree::{Batch, PairCompression};
 
 use crate::planted::{self, Bug};
 use crate::schema::block::{self, BLOCK};
@@ -40,12 +42,20 @@ pub(crate) fn delete_data(batch: &mut Batch, own: &[u8], record: &Record) {
     }
 }
 
-/// Makes `[from, end)` read as zeros; `end` is not past the size. Returns the range of the blocks deleted
+/// Makes `[from, end)` read as zeros; `end` is not past the size. The blocks that keep a part ask for a
+/// compression. Returns the range of the blocks deleted
 /// whole: its first block, and the one behind it.
-pub(crate) fn punch(batch: &mut Batch, own: &[u8], size: u64, from: u64, end: u64) -> (u64, u64) {
+pub(crate) fn punch(
+    batch: &mut Batch,
+    own: &[u8],
+    size: u64,
+    Range { start: from, end }: Range<u64>,
+    asked: PairCompression,
+) -> (u64, u64) {
     // Whole blocks are deleted; the last block of the file counts as whole up to the size.
     let first = from.div_ceil(BLOCK);
     let after = if end == size { size.div_ceil(BLOCK) } else { end / BLOCK };
+    batch.compress_as(asked);
     let mut zero = |at: u64, to: u64| {
         if at < to {
             let delta = block::zero((at % BLOCK) as usize, (to - at) as usize);
@@ -56,6 +66,7 @@ pub(crate) fn punch(batch: &mut Batch, own: &[u8], size: u64, from: u64, end: u6
     if first <= after && after.saturating_mul(BLOCK) < end {
         zero(after * BLOCK, end);
     }
+    batch.compress_as(PairCompression::Usual);
     if first < after {
         if after == size.div_ceil(BLOCK) {
             delete_blocks(batch, own, first, after);

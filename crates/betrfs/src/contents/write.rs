@@ -1,6 +1,6 @@
 //! From bytes to blocks, in batches without a query.
 
-use betree::Batch;
+use betree::{Batch, PairCompression};
 
 use super::delete_blocks;
 use crate::planted::{self, Bug};
@@ -12,8 +12,15 @@ pub(crate) fn contents_bytes(own: &[u8], data: &[u8]) -> usize {
     data.len() + (data.len() / BLOCK_BYTES + 2) * (own.len() + 64)
 }
 
-/// Adds the bytes at `offset` to a file of `size` bytes.
-pub(crate) fn put_bytes(batch: &mut Batch, own: &[u8], size: u64, offset: u64, data: &[u8]) {
+/// Adds the bytes at `offset` to a file of `size` bytes; they ask for a compression.
+pub(crate) fn put_bytes(
+    batch: &mut Batch,
+    own: &[u8],
+    size: u64,
+    (offset, data): (u64, &[u8]),
+    asked: PairCompression,
+) {
+    batch.compress_as(asked);
     let (mut at, mut rest) = (offset, data);
     while !rest.is_empty() {
         let number = at / BLOCK;
@@ -28,6 +35,7 @@ pub(crate) fn put_bytes(batch: &mut Batch, own: &[u8], size: u64, offset: u64, d
         }
         (at, rest) = (end, after);
     }
+    batch.compress_as(PairCompression::Usual);
 }
 
 /// Extends a file to `end` at least; all its blocks from `from` to `end` exist.
@@ -38,13 +46,16 @@ pub(crate) fn grow(record: &mut Record, from: u64, end: u64) {
     record.size = record.size.max(end);
 }
 
-/// Sets the size: blocks beyond it are deleted, and added bytes are a hole.
-pub(crate) fn resize(batch: &mut Batch, own: &[u8], record: &mut Record, size: u64) {
+/// Sets the size: blocks beyond it are deleted, and added bytes are a hole. A block that is cut asks for a
+/// compression.
+pub(crate) fn resize(batch: &mut Batch, own: &[u8], record: &mut Record, size: u64, asked: PairCompression) {
     let (blocks, old_blocks) = (size.div_ceil(BLOCK), record.size.div_ceil(BLOCK));
     if size < record.size {
         let within = (size % BLOCK) as usize;
         if within != 0 && !planted::is(Bug::CutBytesKept) {
+            batch.compress_as(asked);
             batch.upsert(DATA, &key::block(own, size / BLOCK), &block::cut(within));
+            batch.compress_as(PairCompression::Usual);
         }
         delete_blocks(batch, own, blocks, old_blocks);
         if record.is_sparse() {

@@ -24,11 +24,17 @@ impl Inode {
 
     /// The properties that count for an object with this record, each with the place that it is from.
     pub fn properties(&self, record: &Record) -> Properties {
-        let mut noatime = record.properties().noatime.map(|value| (0, value));
+        let own = record.properties();
+        let mut noatime = own.noatime.map(|value| (0, value));
+        let mut compression = own.compression.map(|value| (0, value));
         self.above_with_properties(|levels, own| {
             noatime = noatime.or(own.noatime.map(|value| (levels, value)));
+            compression = compression.or(own.compression.map(|value| (levels, value)));
         });
-        Properties { noatime: Property::found(noatime, Properties::NOATIME) }
+        Properties {
+            noatime: Property::found(noatime, Properties::NOATIME),
+            compression: Property::found(compression, Properties::COMPRESSION),
+        }
     }
 
     /// Visits the own properties of all directories above, from the nearest one on, with the number of

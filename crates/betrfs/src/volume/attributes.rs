@@ -86,7 +86,10 @@ impl Volume {
         if let Some(size) = set.size {
             match record.file_type {
                 FileType::Regular if size > FILE_BYTES_MAX => return Err(Error::FileTooLarge),
-                FileType::Regular => resize(&mut batch, &self.key_by_name(&inode)?, &mut record, size),
+                FileType::Regular => {
+                    let asked = Self::asked_by(&inode, &record);
+                    resize(&mut batch, &self.key_by_name(&inode)?, &mut record, size, asked);
+                }
                 FileType::Directory => return Err(Error::IsADirectory),
                 _ => return Err(Error::Invalid("it has no size to set")),
             }

@@ -192,7 +192,7 @@ impl Volume {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Report> {
         let mut findings = Findings::default();
-        let mut engine_options = Volume::engine_options(options.cache_bytes);
+        let mut engine_options = Volume::engine_options_of(&options);
         engine_options.mode = OpenMode::ReadOnly;
         let refused = match Env::open(device.clone(), engine_options) {
             Ok(env) => {
@@ -247,7 +247,7 @@ fn examine_damaged(
     refused: Error,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Report> {
-    let engine_options = Volume::engine_options(options.cache_bytes);
+    let engine_options = Volume::engine_options_of(options);
     let opened = Env::open_damaged(device, engine_options, &mut |found| findings.found(found));
     let env = match opened {
         Ok(env) => env,

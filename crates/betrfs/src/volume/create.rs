@@ -16,6 +16,7 @@ use crate::rules::{
 use crate::schema::{Amount, LINKS, META, Marker, Redirect, TARGET_BYTES_MAX, key};
 use crate::types::{Access, AclKind, Entry, FileType, InodeId, NewNode};
 use crate::volume::charge::spoil;
+use crate::volume::properties::asked;
 use crate::volume::{CHANGE_BYTES, Volume};
 
 /// Bytes that the records of an entry and of its directory take in a batch, about.
@@ -216,6 +217,7 @@ impl Volume {
 
         let name: Arc<[u8]> = Arc::from(name);
         let mut batch = Batch::with_capacity(BATCH_BYTES + target.len() + contents_bytes(&at, contents));
+        let asked = asked(parent.given_properties());
         let mut place = Place::named(&parent, name.clone());
         let mut linked = None;
         if record.file_type == FileType::Regular && self.orphans.occupy(&at) {
@@ -226,7 +228,7 @@ impl Volume {
             Self::keep_properties(&mut record, parent.given_properties(), OwnProperties::default())?;
             let redirect = Redirect { oid, ino, file_type: record.file_type };
             let own = key::object(oid);
-            put_bytes(&mut batch, &own, 0, 0, contents);
+            put_bytes(&mut batch, &own, 0, (0, contents), asked);
             store_xattrs(&mut batch, &own, &mut record);
             batch.put(META, &own, &record.encode());
             batch.put(META, &at, &redirect.encode());
@@ -234,7 +236,7 @@ impl Volume {
             (place, linked) = (Place::Object { oid, home: path.home() }, Some(oid));
             spoil(&path);
         } else {
-            put_bytes(&mut batch, &at, 0, 0, contents);
+            put_bytes(&mut batch, &at, 0, (0, contents), asked);
             store_xattrs(&mut batch, &at, &mut record);
             batch.put(META, &at, &record.encode());
         }

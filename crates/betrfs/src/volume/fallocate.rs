@@ -113,13 +113,14 @@ impl Volume {
         let mut batch = Batch::new();
         // A block that loses a part is replaced by the rest, and a hole at the end takes nothing.
         batch.mark_replacing();
+        let asked = Self::asked_by(inode, &record);
         let (zeroes, extends) = match mode {
             FallocateMode::Allocate { keep_size } => (false, !keep_size),
             FallocateMode::PunchHole => (true, false),
             FallocateMode::Zero { keep_size } => (true, !keep_size),
         };
         if zeroes && offset < record.size {
-            let (first, after) = punch(&mut batch, own, record.size, offset, end.min(record.size));
+            let (first, after) = punch(&mut batch, own, record.size, offset..end.min(record.size), asked);
             let before = record.blocks();
             record.make_sparse().remove(first, after);
             if first < after && (end <= record.size || !extends) {
@@ -127,7 +128,7 @@ impl Volume {
             }
         }
         if extends && end > record.size {
-            resize(&mut batch, own, &mut record, end);
+            resize(&mut batch, own, &mut record, end, asked);
         }
         if record.size == state.record.size && batch.is_empty() {
             return Ok(());

@@ -201,6 +201,13 @@ impl Volume {
         Options::new(cache_bytes, Arc::new(BlockUpsert))
     }
 
+    /// The engine's options for a volume that is opened, whatever is done with it.
+    fn engine_options_of(options: &OpenOptions) -> Options {
+        let mut engine_options = Self::engine_options(options.cache_bytes);
+        engine_options.zstd.clone_from(&options.zstd);
+        engine_options
+    }
+
     /// Opens a volume. Deletes the files that were unlinked but still open at the end of its last use, unless
     /// it is opened for reading ([`Env::open`]).
     ///
@@ -226,7 +233,7 @@ impl Volume {
     /// The engine's; [`Error::NotAVolume`] for a volume of a later version.
     pub fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Volume> {
         let watcher = options.watcher.clone();
-        let mut engine_options = Self::engine_options(options.cache_bytes);
+        let mut engine_options = Self::engine_options_of(&options);
         engine_options.watcher = watcher;
         engine_options.log_loss = options.log_loss;
         engine_options.mode = options.mode;

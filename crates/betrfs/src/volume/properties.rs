@@ -6,11 +6,12 @@
 //! inherits what is above its new name. A copy is the exception: it has what its source had. What its place
 //! does not give it, it gets as its own. A snapshot inherits what its directory inherits.
 
-use betree::Batch;
+use betree::{Batch, PairCompression};
 
 use crate::error::{Error, Result};
+use crate::names::Inode;
 use crate::op::OpKind;
-use crate::properties::{OwnProperties, Properties, SetProperties};
+use crate::properties::{DataCompression, OwnProperties, Properties, PropertyChange, SetProperties};
 use crate::rules::refuse_if_protected;
 use crate::schema::Record;
 use crate::types::InodeId;
@@ -55,8 +56,13 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::NotPermitted`] if the directory is not `setter`'s;
-    /// [`Error::Protected`] by its flags; [`Error::InSnapshot`].
+    /// [`Error::Protected`] by its flags; [`Error::InSnapshot`]; [`Error::NotSupported`] for zstd if the
+    /// volume was opened without a codec for it.
     pub fn set_properties(&self, node: InodeId, set: &SetProperties, setter: Option<u32>) -> Result<()> {
+        let wants_zstd = matches!(set.compression, PropertyChange::Set(DataCompression::Zstd(_)));
+        if wants_zstd && !self.env.has_zstd() {
+            return Err(Error::NotSupported);
+        }
         let op = self.update(OpKind::SetAttr, 0)?;
         let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
@@ -71,12 +77,21 @@ impl Volume {
         if !record.set_properties(own) {
             return Err(NO_ROOM);
         }
+        if own.compression.is_some_and(|compression| compression.asked() != PairCompression::Usual) {
+            // The first time a checkpoint: here, and not in somebody's first write.
+            self.env.let_pairs_ask()?;
+        }
         record.ctime_ns = self.platform.now_ns();
         let mut batch = Batch::new();
         batch.mark_replacing();
         self.commit_record(&op, batch, &inode, &mut state, record)?;
         inode.set_own_properties(own);
         Ok(())
+    }
+
+    /// The compression that what is written to the file with this record asks for.
+    pub(super) fn asked_by(inode: &Inode, record: &Record) -> PairCompression {
+        asked(inode.effective_properties(record))
     }
 
     /// Gives the record of a copy, or of what leaves its directory, those of the properties `had` that its
@@ -89,4 +104,9 @@ impl Volume {
         let kept = record.properties().kept(had, there);
         if record.set_properties(kept) { Ok(()) } else { Err(NO_ROOM) }
     }
+}
+
+/// The compression that data asks for where these properties count.
+pub(super) fn asked(properties: OwnProperties) -> PairCompression {
+    properties.compression.map_or(PairCompression::Usual, DataCompression::asked)
 }

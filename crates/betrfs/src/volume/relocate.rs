@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
-use betree::{Batch, DictId};
+use betree::{Batch, DictId, PairCompression};
 
 use crate::contents::{POINT_DELETES_MAX, delete_data};
 use crate::error::{Error, Result};
@@ -18,6 +18,7 @@ use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, key};
 use crate::types::FileType;
 use crate::volume::Volume;
 use crate::volume::charge::stored_use;
+use crate::volume::properties::asked;
 
 /// Bytes that a put takes in a batch beside key and value, about.
 const PUT_OVERHEAD_BYTES: usize = 16;
@@ -68,6 +69,8 @@ pub(super) struct Moving {
     /// Its record and place after the move.
     record: Record,
     place: Place,
+    /// The compression for which blocks ask that are put anew.
+    asked: PairCompression,
 }
 
 impl Moving {
@@ -151,8 +154,11 @@ impl Moving {
     /// Adds the puts at the target.
     pub fn add_puts(&self, batch: &mut Batch) {
         for (dict, at, value) in &self.puts {
+            let asked = if *dict == DATA { self.asked } else { PairCompression::Usual };
+            batch.compress_as(asked);
             batch.put(*dict, at, value);
         }
+        batch.compress_as(PairCompression::Usual);
     }
 
     /// The entry as its new directory knows it.
@@ -209,6 +215,7 @@ impl Volume {
                 moving.record.salt = moving.record.salt.wrapping_add(from.path.salts);
             }
         }
+        moving.asked = asked(moving.record.properties().or(to.dir.given_properties()));
         moving.place = Place::named(to.dir, to.name.clone());
         moving.put(META, to_key.clone(), moving.record.encode());
         moving.relocate_data(op, &from_key, &to_key, by_range)?;
@@ -246,7 +253,8 @@ impl Volume {
         record.atime_ns = inode.atime_ns.load(Relaxed);
         record.ctime_ns = now_ns;
         let (ranges, puts) = (Vec::new(), Vec::new());
-        Moving { inode: inode.clone(), leaves: Some(old), ranges, puts, record, place: inode.place() }
+        let (place, asked) = (inode.place(), PairCompression::Usual);
+        Moving { inode: inode.clone(), leaves: Some(old), ranges, puts, record, place, asked }
     }
 
     fn become_object(
@@ -263,6 +271,7 @@ impl Volume {
         // It lies in no directory from now on.
         let had = moving.inode.effective_properties(&moving.record);
         Self::keep_properties(&mut moving.record, had, OwnProperties::default())?;
+        moving.asked = asked(had);
         moving.place = Place::Object { oid, home };
         if !planted::is(Bug::NameWithoutObject) {
             moving.put(META, own.clone(), moving.record.encode());

@@ -133,7 +133,7 @@ impl Volume {
         let data = self.piece_of(&own, offset, data);
         let mut record = with_atime(&inode, &state);
         let mut batch = Batch::with_capacity(contents_bytes(&own, data) + own.len() + 256);
-        put_bytes(&mut batch, &own, record.size, offset, data);
+        put_bytes(&mut batch, &own, record.size, (offset, data), Self::asked_by(&inode, &record));
         grow(&mut record, offset, offset + data.len() as u64);
         let now_ns = self.platform.now_ns();
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);

@@ -2,15 +2,21 @@
 //! links, remounts and crashes.
 
 use betrfs::{
-    Error, FlagSetter, InodeFlags, InodeId, OwnProperties, PropertyChange, PropertySource, RenameFlags,
-    SNAPSHOTS_NAME, SetProperties, Volume,
+    DataCompression, Error, FlagSetter, InodeFlags, InodeId, OwnProperties, PropertyChange, PropertySource,
+    RenameFlags, SNAPSHOTS_NAME, SetProperties, Volume, ZstdLevel,
 };
+
+use std::sync::Arc;
+
+use betree_std::Zstd;
 
 use crate::support::*;
 
-const ON: SetProperties = SetProperties { noatime: PropertyChange::Set(true) };
-const OFF: SetProperties = SetProperties { noatime: PropertyChange::Set(false) };
-const INHERIT: SetProperties = SetProperties { noatime: PropertyChange::Inherit };
+const KEEP: SetProperties =
+    SetProperties { noatime: PropertyChange::Keep, compression: PropertyChange::Keep };
+const ON: SetProperties = SetProperties { noatime: PropertyChange::Set(true), ..KEEP };
+const OFF: SetProperties = SetProperties { noatime: PropertyChange::Set(false), ..KEEP };
+const INHERIT: SetProperties = SetProperties { noatime: PropertyChange::Inherit, ..KEEP };
 const DEFAULT: (bool, PropertySource) = (false, PropertySource::Default);
 const OWN: PropertySource = PropertySource::Own;
 
@@ -280,7 +286,163 @@ fn what_is_refused_changes_nothing() {
 
 #[test]
 fn own_properties_are_those_nearest() {
-    let of = |noatime| OwnProperties { noatime };
+    let of = |noatime| OwnProperties { noatime, ..OwnProperties::default() };
     assert_eq!(of(Some(false)).or(of(Some(true))), of(Some(false)));
     assert_eq!(of(None).or(of(Some(true))), of(Some(true)));
+}
+
+fn compression(compression: DataCompression) -> SetProperties {
+    SetProperties { compression: PropertyChange::Set(compression), ..KEEP }
+}
+
+fn zstd(level: u8) -> DataCompression {
+    DataCompression::Zstd(ZstdLevel::new(level).unwrap())
+}
+
+/// A disk that is opened with the codec of zstd.
+fn disk_with_zstd() -> Disk {
+    let mut disk = Disk::of_bytes(96 << 20);
+    disk.options.zstd = Some(Arc::new(Zstd::default()));
+    disk
+}
+
+/// Text that compresses, another for each number.
+fn text(number: u32, len: usize) -> Vec<u8> {
+    let words = (0_u32..).map(|word| number.wrapping_add(word).wrapping_mul(2_654_435_761) >> 22);
+    words.flat_map(|word| format!("{word} ").into_bytes()).take(len).collect()
+}
+
+const FILES: u32 = 40;
+
+/// Files of one block and of many in a new directory.
+fn fill(volume: &Volume, dir: InodeId) {
+    for number in 0..FILES {
+        let len = if number % 2 == 0 { 3000 } else { 60_000 };
+        volume.create_with(dir, format!("{number}").as_bytes(), &new_file(), &text(number, len)).unwrap();
+    }
+}
+
+fn assert_filled(volume: &Volume, path: &str) {
+    for number in 0..FILES {
+        let len = if number % 2 == 0 { 3000 } else { 60_000 };
+        assert_eq!(contents(volume, &format!("{path}/{number}")), text(number, len), "{path}/{number}");
+    }
+}
+
+/// What is stored below a directory, compressed.
+fn stored(volume: &Volume, path: &str) -> u64 {
+    volume.env().checkpoint().unwrap();
+    volume.usage(node(volume, path)).unwrap().stored_bytes
+}
+
+#[test]
+fn data_takes_the_room_that_its_compression_leaves() {
+    let disk = disk_with_zstd();
+    let volume = disk.open();
+    let mut used = Vec::new();
+    for (name, wanted) in [
+        ("default", None),
+        ("lz4", Some(DataCompression::Lz4)),
+        ("none", Some(DataCompression::None)),
+        ("fast", Some(zstd(1))),
+        ("small", Some(zstd(19))),
+    ] {
+        let dir = mkdir(&volume, ROOT, name).node;
+        if let Some(wanted) = wanted {
+            volume.set_properties(dir, &compression(wanted), None).unwrap();
+        }
+        volume.env().checkpoint().unwrap();
+        let before = volume.env().space().used_bytes;
+        fill(&volume, mkdir(&volume, dir, "below").node);
+        volume.env().checkpoint().unwrap();
+        used.push(volume.env().space().used_bytes - before);
+    }
+    let [default, lz4, none, fast, small] = used[..] else { unreachable!() };
+    let raw_bytes = u64::from(FILES / 2) * 63_000;
+    assert!(none >= raw_bytes, "{none} for {raw_bytes}");
+    assert!(lz4.abs_diff(default) * 10 < default && default * 10 < none * 9, "{used:?}");
+    assert!(fast * 10 < lz4 * 8 && small <= fast, "{used:?}");
+    for name in ["default", "lz4", "none", "fast", "small"] {
+        assert_filled(&volume, &format!("/{name}/below"));
+    }
+    assert_sound(&volume);
+    volume.close().unwrap();
+    let volume = disk.open();
+    assert_filled(&volume, "/small/below");
+    assert_sound(&volume);
+}
+
+/// Of what is written from then on: what was stored stays as it is, and every way to change a file counts.
+#[test]
+fn a_change_of_compression_counts_for_what_is_written_from_then_on() {
+    let disk = disk_with_zstd();
+    let volume = disk.open();
+    let dir = mkdir(&volume, ROOT, "d").node;
+    fill(&volume, dir);
+    let lz4 = stored(&volume, "/d");
+    volume.set_properties(dir, &compression(zstd(9)), None).unwrap();
+    assert_eq!(stored(&volume, "/d").abs_diff(lz4) / 8192, 0);
+    // In pieces, which are put or change blocks in part.
+    for number in 0..FILES {
+        let len = if number % 2 == 0 { 3000 } else { 60_000 };
+        let file = node(&volume, &format!("/d/{number}"));
+        for (at, part) in text(number, len).chunks(1500).enumerate() {
+            volume.write(file, at as u64 * 1500, part).unwrap();
+        }
+    }
+    let zstd_bytes = stored(&volume, "/d");
+    assert!(zstd_bytes * 10 < lz4 * 8, "{zstd_bytes} of {lz4}");
+    assert_filled(&volume, "/d");
+    // What the log alone has asks too.
+    let more = mkdir(&volume, dir, "more").node;
+    fill(&volume, more);
+    volume.sync().unwrap();
+    drop(volume);
+    let volume = disk.open();
+    let more_bytes = stored(&volume, "/d/more");
+    assert!(more_bytes.abs_diff(zstd_bytes) * 10 < zstd_bytes, "{more_bytes} of {zstd_bytes}");
+    assert_filled(&volume, "/d/more");
+    assert_sound(&volume);
+}
+
+/// Small files move as messages: written anew, as their new place has it. Clones share what is stored.
+#[test]
+fn moved_and_cloned_files_are_written_as_their_place_has_it() {
+    let disk = disk_with_zstd();
+    let volume = disk.open();
+    let plain = mkdir(&volume, ROOT, "plain").node;
+    let packed = mkdir(&volume, ROOT, "packed").node;
+    volume.set_properties(packed, &compression(zstd(9)), None).unwrap();
+    for number in 0..600 {
+        volume.create_with(plain, format!("{number}").as_bytes(), &new_file(), &text(number, 4000)).unwrap();
+    }
+    let lz4 = stored(&volume, "/plain");
+    for number in 0..600 {
+        let name = format!("{number}");
+        volume.rename(plain, name.as_bytes(), packed, name.as_bytes(), RenameFlags::default()).unwrap();
+    }
+    let moved = stored(&volume, "/packed");
+    assert!(moved * 10 < lz4 * 8, "{moved} of {lz4}");
+    volume.clone_inode(packed, ROOT, b"twin").unwrap();
+    let twin = node(&volume, "/twin");
+    let found = volume.properties(twin).unwrap().compression;
+    assert_eq!((found.value, found.source), (zstd(9), OWN));
+    for number in 600..1200 {
+        volume.create_with(twin, format!("{number}").as_bytes(), &new_file(), &text(number, 4000)).unwrap();
+    }
+    let both = stored(&volume, "/twin");
+    assert!(both < moved * 5 / 2, "{both} for twice {moved}");
+    for number in (0..1200).step_by(50) {
+        assert_eq!(contents(&volume, &format!("/twin/{number}")), text(number, 4000));
+    }
+    assert_sound(&volume);
+}
+
+#[test]
+fn zstd_is_refused_where_there_is_no_codec() {
+    let (_disk, volume) = volume();
+    let dir = mkdir(&volume, ROOT, "d").node;
+    assert_eq!(volume.set_properties(dir, &compression(zstd(3)), None), Err(Error::NotSupported));
+    assert_eq!(volume.properties(dir).unwrap().compression.source, PropertySource::Default);
+    assert_eq!(volume.set_properties(dir, &compression(DataCompression::None), None), Ok(()));
 }

@@ -14,7 +14,7 @@ use super::walk::{Direction, Window};
 use crate::error::Result;
 use crate::expiry::Expiry;
 use crate::key::Cut;
-use crate::message::Kind;
+use crate::message::{Kind, PairCompression};
 use crate::upsert::Upsert;
 
 /// The pairs of a chunk that the cursor has not passed yet, and the one at hand.
@@ -31,6 +31,8 @@ pub(super) struct Chunk {
     at: At,
     /// The value at hand, if upserts made it.
     made: Vec<u8>,
+    /// The compression that the newest delta of that value asks for.
+    made_asked: PairCompression,
 }
 
 /// Where the cursor stands in a chunk.
@@ -74,6 +76,7 @@ impl Chunk {
             key: Vec::new(),
             at: At::Start,
             made: Vec::new(),
+            made_asked: PairCompression::Usual,
         }
     }
 
@@ -119,6 +122,17 @@ impl Chunk {
             At::Start | At::Failed => None,
         };
         (&self.key, value.unwrap_or_default())
+    }
+
+    /// The compression that the pair at hand asks for.
+    pub fn asked(&self) -> PairCompression {
+        match self.at {
+            At::Point { source, point } => {
+                self.sources.get(source).map_or(PairCompression::Usual, |source| source.kind(point).asked())
+            }
+            At::Made => self.made_asked,
+            At::Start | At::Failed => PairCompression::Usual,
+        }
     }
 
     /// Steps over the next pair that has not expired; `false` at the end.
@@ -212,9 +226,9 @@ impl Chunk {
                         break;
                     }
                     match source.kind(point) {
-                        Kind::Put => (base, is_decided) = (Some((number, point)), true),
+                        Kind::Put(_) => (base, is_decided) = (Some((number, point)), true),
                         Kind::Delete => is_decided = true,
-                        Kind::Upsert => deltas.push((number, point)),
+                        Kind::Upsert(_) => deltas.push((number, point)),
                     }
                 }
             }
@@ -232,6 +246,8 @@ impl Chunk {
             self.at = At::Point { source, point };
             return Ok(true);
         }
+        let newest = deltas.first().and_then(|(source, point)| Some(self.sources.get(*source)?.kind(*point)));
+        self.made_asked = newest.map_or(PairCompression::Usual, Kind::asked);
         // Until it is known that the value can be made.
         self.at = At::Failed;
         let value_of = |(source, point): (usize, usize)| {

@@ -14,6 +14,7 @@ use betree_platform::sync::atomic::Ordering::Relaxed;
 use super::{Tree, nowhere};
 use crate::error::Result;
 use crate::key::Cut;
+use crate::message::PairCompression;
 use chunk::Chunk;
 use gather::{MEMTABLE_POINTS_FIRST, Scope};
 use unreadable::BadPieces;
@@ -122,6 +123,11 @@ impl<'e> Cursor<'e> {
     /// The pair that the last step has returned; `None` if it returned none or failed, and before the first.
     pub fn pair(&self) -> Option<(&[u8], &[u8])> {
         self.chunk.as_ref().map(Chunk::pair)
+    }
+
+    /// The compression that the pair asks for which was returned last.
+    pub fn asked(&self) -> PairCompression {
+        self.chunk.as_ref().map_or(PairCompression::Usual, Chunk::asked)
     }
 
     /// Steps over the next pair and returns it, or `None` at the end of the range.

@@ -235,7 +235,7 @@ impl Source {
     /// The next point if it is a put and the only message for its key here.
     pub fn single_put(&self) -> Option<usize> {
         let point = self.next_point();
-        if self.kind(point) != Kind::Put {
+        if !self.kind(point).is_put() {
             return None;
         }
         let has_one_a_key = match &self.points {

@@ -10,7 +10,7 @@ use crate::cache::Piece;
 use crate::error::{Error, Result};
 use crate::key::Cut;
 use crate::memtable::Found;
-use crate::message::{Kind, RangeDelete};
+use crate::message::RangeDelete;
 use crate::node_id::NodeId;
 use crate::run::{Layers, Run};
 
@@ -140,7 +140,7 @@ impl Tree<'_> {
                 let key = level.down.key(key);
                 let from = run.lower_bound(&key);
                 let mut points = run.points(from, run.len()).take_while(|point| point.key == key);
-                points.any(|point| point.kind != Kind::Upsert)
+                points.any(|point| !point.kind.is_upsert())
             })
         });
         if in_memory == Some(true) || in_runs == Some(true) {

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Arc;
 
 use betree::FindingCode;
-use betree_std::{FileDevice, StdPlatform};
+use betree_std::{FileDevice, StdPlatform, Zstd};
 use betrfs::{Mended, Mending, OpenOptions, Repair, Volume};
 use betrfs_fuse::CheckReport;
 use serde::Serialize;
@@ -85,7 +85,8 @@ pub fn run(arguments: &Arguments, shown: &str) -> Outcome {
             .and_then(|()| refuse_what_is_of_others(&open, shown, repair));
         told.is_ok() && (!is_asked || ask(shown))
     };
-    let options = OpenOptions::new(Arc::new(StdPlatform::new()));
+    let zstd = Some(Arc::new(Zstd::default()) as _);
+    let options = OpenOptions { zstd, ..OpenOptions::new(Arc::new(StdPlatform::new())) };
     let repaired =
         Volume::repair(device, &options, mending, &mut consent, &mut |done, all| progress.tell(done, all));
     drop(progress);

@@ -156,9 +156,11 @@ fn record_json(record: &LogRecord<'_>) -> Value {
 
 fn change_json(dict: DictId, change: &Change<'_>) -> Value {
     let mut document = match change {
-        Change::Put { key, value } => json!({ "at": words::key_json(key), "value_bytes": value.len() }),
+        Change::Put { key, value, .. } => json!({ "at": words::key_json(key), "value_bytes": value.len() }),
         Change::Delete { key } => json!({ "at": words::key_json(key) }),
-        Change::Upsert { key, delta } => json!({ "at": words::key_json(key), "value_bytes": delta.len() }),
+        Change::Upsert { key, delta, .. } => {
+            json!({ "at": words::key_json(key), "value_bytes": delta.len() })
+        }
         Change::DeleteRange { lo, hi } => json!({ "lo": words::cut_json(lo), "hi": words::cut_json(hi) }),
         Change::CloneRange { from, to, lo, hi } => json!({
             "from": words::key_json(from),
@@ -177,9 +179,9 @@ fn record_lines(record: &LogRecord<'_>, out: &mut String) {
     let _ = writeln!(out, "  record of msn {}, {} bytes", record.first_msn, record.len_bytes());
     for (dict, change) in record.changes() {
         let what = match &change {
-            Change::Put { key, value } => format!("{}, {} bytes", words::short(key), value.len()),
+            Change::Put { key, value, .. } => format!("{}, {} bytes", words::short(key), value.len()),
             Change::Delete { key } => words::short(key),
-            Change::Upsert { key, delta } => format!("{}, {} bytes", words::short(key), delta.len()),
+            Change::Upsert { key, delta, .. } => format!("{}, {} bytes", words::short(key), delta.len()),
             Change::DeleteRange { lo, hi } => format!("{} to {}", words::cut(lo), words::cut(hi)),
             Change::CloneRange { from, to, lo, hi } => format!(
                 "{} to {}, of it {} to {}",

@@ -43,9 +43,9 @@ pub fn dict(dict: DictId) -> String {
 /// The name of a kind of message.
 pub fn kind(kind: Kind) -> &'static str {
     match kind {
-        Kind::Put => "put",
+        Kind::Put(_) => "put",
         Kind::Delete => "delete",
-        Kind::Upsert => "upsert",
+        Kind::Upsert(_) => "upsert",
     }
 }
 

@@ -76,7 +76,7 @@ impl Volume {
         consent: &mut dyn FnMut(&Repair) -> bool,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Repair> {
-        let mut engine_options = Volume::engine_options(options.cache_bytes);
+        let mut engine_options = Volume::engine_options_of(options);
         engine_options.mode = OpenMode::Repair;
         let mut findings = Findings::default();
         let env = match mending {
