@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use betree::{Batch, Cut, DictId, Env, Geometry, Isolation, Options, Replace};
 use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
-use shuttle::thread;
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::{Config, Runner, thread};
 
 const D: DictId = DictId(0);
 const OTHER: DictId = DictId(1);
@@ -109,7 +110,7 @@ fn schedules(usual: usize) -> usize {
 
 #[test]
 fn synced_changes_are_durable_whichever_thread_wrote_them() {
-    shuttle::check_random(
+    check_random(
         || {
             let disk = Disk::holding(formatted());
             let env = Arc::new(open(&disk, 1 << 20));
@@ -138,7 +139,7 @@ fn synced_changes_are_durable_whichever_thread_wrote_them() {
 
 #[test]
 fn readers_see_each_key_s_last_value_while_nodes_are_flushed_and_evicted() {
-    shuttle::check_random(
+    check_random(
         || {
             let disk = Disk::holding(formatted());
             let env = Arc::new(open(&disk, 2 << 10));
@@ -178,7 +179,7 @@ fn readers_see_each_key_s_last_value_while_nodes_are_flushed_and_evicted() {
 
 #[test]
 fn a_checkpoint_holds_one_moment_during_flushes() {
-    shuttle::check_random(
+    check_random(
         || {
             let disk = Disk::holding(formatted());
             let env = Arc::new(open(&disk, 4 << 10));
@@ -225,7 +226,7 @@ fn a_checkpoint_holds_one_moment_during_flushes() {
 
 #[test]
 fn nodes_that_other_threads_write_for_a_checkpoint_are_durable_when_it_returns() {
-    shuttle::check_random(
+    check_random(
         || {
             let disk = Disk::holding(formatted());
             let env = Arc::new(open(&disk, 8 << 10));
@@ -259,7 +260,7 @@ fn nodes_that_other_threads_write_for_a_checkpoint_are_durable_when_it_returns()
 
 #[test]
 fn a_write_that_fails_in_another_thread_fails_the_checkpoint() {
-    shuttle::check_random(
+    check_random(
         || {
             let disk = Disk::holding(formatted());
             let env = Arc::new(open(&disk, 8 << 10));
@@ -287,7 +288,7 @@ fn a_write_that_fails_in_another_thread_fails_the_checkpoint() {
 
 #[test]
 fn waiting_writers_go_on_whichever_thread_makes_room() {
-    shuttle::check_pct(
+    check_pct(
         || {
             let env = Arc::new(open(&Disk::holding(formatted()), 64 << 10));
             let worker = {
@@ -324,7 +325,7 @@ fn waiting_writers_go_on_whichever_thread_makes_room() {
 #[test]
 fn a_view_sees_each_batch_in_all_dictionaries_or_in_none_and_never_changes() {
     const ROUNDS: u8 = 8;
-    shuttle::check_random(
+    check_random(
         || {
             let env = Arc::new(open(&Disk::holding(formatted()), 4 << 10));
             let worker = {
@@ -372,7 +373,7 @@ fn a_view_sees_each_batch_in_all_dictionaries_or_in_none_and_never_changes() {
 
 #[test]
 fn serializable_transactions_have_an_order_in_every_schedule() {
-    shuttle::check_random(
+    check_random(
         || {
             let env = Arc::new(open(&Disk::holding(formatted()), 4 << 10));
             put(&env, b"a", b"1");
@@ -444,7 +445,7 @@ fn ingest_with_helpers(env: &Arc<Env>, round: usize, pairs: usize) -> betree::Re
 
 #[test]
 fn what_other_threads_write_of_an_ingest_is_whole_when_it_returns() {
-    shuttle::check_random(
+    check_random(
         || {
             let disk = Disk::holding(formatted());
             let env = Arc::new(open(&disk, 64 << 10));
@@ -464,7 +465,7 @@ fn what_other_threads_write_of_an_ingest_is_whole_when_it_returns() {
 
 #[test]
 fn a_write_of_another_thread_that_fails_fails_the_ingest_and_leaves_nothing_of_it() {
-    shuttle::check_random(
+    check_random(
         || {
             let disk = Disk::holding(formatted());
             let env = Arc::new(open(&disk, 64 << 10));
@@ -481,4 +482,21 @@ fn a_write_of_another_thread_that_fails_fails_the_ingest_and_leaves_nothing_of_i
         },
         schedules(60),
     );
+}
+
+/// Tasks with stacks for an opening, whose superblocks are large.
+fn config() -> Config {
+    let mut config = Config::new();
+    config.stack_size = 256 << 10;
+    config
+}
+
+/// Tries as many random schedules.
+fn check_random(test: impl Fn() + Send + Sync + 'static, schedules: usize) {
+    Runner::new(RandomScheduler::new(schedules), config()).run(test);
+}
+
+/// Tries as many schedules with a bounded number of preemptions.
+fn check_pct(test: impl Fn() + Send + Sync + 'static, schedules: usize, depth: usize) {
+    Runner::new(PctScheduler::new(depth, schedules), config()).run(test);
 }
