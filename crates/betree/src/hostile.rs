@@ -219,6 +219,16 @@ fn every_number_of_the_superblock() {
     assert!(refused > all / 3);
 }
 
+/// A reader would show pairs of one dictionary in another.
+#[test]
+fn a_root_of_another_dictionary_is_refused() {
+    let mut image = sound();
+    let (roots, entry) = (136, 16);
+    image.patch_superblock(&|bytes| bytes.copy_within(roots + entry..roots + entry + 8, roots));
+    let Err(Error::Corrupt { why, .. }) = open(image.device()) else { panic!("it was opened") };
+    assert_eq!(why, "it is of dictionary 1, and stands in dictionary 0");
+}
+
 #[test]
 fn every_number_of_the_directory_and_of_pages() {
     let image = sound();

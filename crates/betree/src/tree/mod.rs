@@ -177,7 +177,7 @@ impl Tree<'_> {
                 (table.place(id), table.why_lost(id))
             };
             let Some(place) = place else { return lost.map_or(Ok(None), Err) };
-            let node = self.store.read_node(id, &place, ReadScope::Header, None)?;
+            let node = self.store.read_node(id, &place, ReadScope::Header, Some(self.dict.index as u8))?;
             let kept = self.keep_read(node, &place)?;
             self.forget_unused_headers();
             if kept.is_some() {
@@ -190,7 +190,7 @@ impl Tree<'_> {
     fn find_whole(&self, id: NodeId) -> Result<bool> {
         let Some(place) = self.table.lock().place(id) else { return Ok(false) };
         let read = || -> Result<()> {
-            let node = self.store.read_node(id, &place, ReadScope::Whole, None)?;
+            let node = self.store.read_node(id, &place, ReadScope::Whole, Some(self.dict.index as u8))?;
             // Before the waiting threads look again, or they would read it themselves.
             self.keep_read(node, &place)?;
             self.forget_unused_headers();
@@ -256,7 +256,7 @@ impl Tree<'_> {
                 }
             }
         };
-        let node = self.store.read_node(id, &place, ReadScope::Header, None)?;
+        let node = self.store.read_node(id, &place, ReadScope::Header, Some(self.dict.index as u8))?;
         leads_down(&self.table.lock(), &node, &place)?;
         self.dict.state.write().history.keep_read(&node, &place);
         self.forget_unused_headers();
