@@ -5,7 +5,7 @@ use betree_platform::BLOCK_BYTES;
 use betree_sim::MemDevice;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::volume::{VOLUME_BYTES, read_blocks, sample, use_all, write_blocks};
+use crate::volume::{VOLUME_BYTES, read_blocks, sample, write_blocks};
 
 const MAGIC: &[u8] = b"BetrLog\x01";
 /// The header without its two checksums, and with them.
@@ -13,14 +13,6 @@ const FIELDS_BYTES: usize = 64;
 const HEADER_BYTES: usize = 80;
 /// The most bytes of records of an input.
 const RECORDS_BYTES_MAX: usize = 64 << 10;
-
-/// Uses a volume with such an input.
-///
-/// # Errors
-/// What is wrong.
-pub fn try_input(input: &[u8]) -> Result<(), String> {
-    use_all(forge(input)?)
-}
 
 /// Puts an input in the place of the last segment.
 ///

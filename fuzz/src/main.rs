@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use betrfs_fuzz::TARGETS;
-use betrfs_fuzz::run::{folder, run};
+use betrfs_fuzz::runner::{folder, run};
 use clap::Parser;
 
 /// Changes inputs of a target's corpus at random, until one fails.

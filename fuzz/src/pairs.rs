@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use betree::{Batch, Cut, DictId, Env};
+use betree_sim::MemDevice;
 use betrfs::Volume;
 
-use crate::volume::{CACHE_BYTES, sample, use_all};
+use crate::volume::{CACHE_BYTES, sample};
 
 const DICTS: u8 = 4;
 /// The most inputs that the corpus begins with.
@@ -14,11 +15,11 @@ const EXAMPLES_MAX: usize = 40;
 /// The most pairs of an input.
 const PAIRS_MAX: usize = 64;
 
-/// Puts the pairs of an input.
+/// Puts the pairs of an input into the sound volume.
 ///
 /// # Errors
-/// What is wrong.
-pub fn try_input(input: &[u8]) -> Result<(), String> {
+/// The engine's, in words.
+pub fn forge(input: &[u8]) -> Result<MemDevice, String> {
     let device = Arc::new(sample()?);
     let env =
         Env::open(device.clone(), Volume::engine_options(CACHE_BYTES)).map_err(|error| error.to_string())?;
@@ -35,7 +36,7 @@ pub fn try_input(input: &[u8]) -> Result<(), String> {
     }
     env.close().map_err(|error| error.to_string())?;
     drop(env);
-    use_all(device.copy())
+    Ok(device.copy())
 }
 
 /// What a length of two bytes precedes, and the rest.

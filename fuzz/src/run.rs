@@ -1,71 +1,26 @@
-//! Runs: inputs from the corpus and from seeds, each within its bounds.
+//! Runs: an input is the number of one, and its contents before compression.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use betree_sim::MemDevice;
 
-use betree_sim::harness::guarded;
-use seeded::Rng;
+use crate::structures::Image;
 
-use crate::Target;
-use crate::mutate::mutate;
-use crate::volume::MEMORY_BYTES_MAX;
-
-/// The corpus of a target, in the order of its files' names.
+/// Puts an input in the place of a run.
 ///
 /// # Errors
-/// The operating system's.
-pub fn corpus(target: &Target) -> std::io::Result<Vec<Vec<u8>>> {
-    let mut paths: Vec<PathBuf> = Vec::new();
-    for entry in fs::read_dir(folder(target))? {
-        paths.push(entry?.path());
-    }
-    paths.sort();
-    paths.iter().map(fs::read).collect()
+/// Why the sound volume has none; the device's, in words.
+pub fn forge(input: &[u8]) -> Result<MemDevice, String> {
+    let mut image = Image::sound()?;
+    let Some((chosen, raw)) = input.split_first() else { return image.device() };
+    let runs = image.runs();
+    let (node, run) = runs.get(usize::from(*chosen) % runs.len().max(1)).ok_or("no run")?;
+    image.put_run(node, run, raw);
+    image.device()
 }
 
-/// The folder of a target's corpus.
-pub fn folder(target: &Target) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name)
-}
-
-/// Tries an input, which must neither panic nor run for longer than a minute.
-///
-/// # Errors
-/// What is wrong.
-pub fn try_guarded(target: &Target, input: &[u8], what: &str) -> Result<(), String> {
-    guarded(what, || (target.try_input)(input))
-}
-
-/// Tries inputs of these seeds until the time is over; returns how many.
-///
-/// # Errors
-/// The first that is wrong, with its seed.
-pub fn run(target: &Target, seeds: std::ops::Range<u64>, time: Duration) -> Result<u64, String> {
-    let corpus = corpus(target).map_err(|error| format!("the corpus of {}: {error}", target.name))?;
-    let begun = Instant::now();
-    let before = memory_peak_bytes();
-    let mut tried = 0;
-    for seed in seeds {
-        if begun.elapsed() >= time {
-            break;
-        }
-        let input = mutate(&mut Rng::new(seed), &corpus);
-        let what = format!("{} --seed {seed}", target.name);
-        try_guarded(target, &input, &what).map_err(|why| format!("{what}: {why}"))?;
-        let taken = memory_peak_bytes().saturating_sub(before);
-        if taken > MEMORY_BYTES_MAX {
-            return Err(format!("{what}: {taken} bytes of memory, {MEMORY_BYTES_MAX} at most"));
-        }
-        tried += 1;
-    }
-    Ok(tried)
-}
-
-/// The most memory that the process has had so far; 0 where the system does not tell.
-pub fn memory_peak_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = peak.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
-    kib.unwrap_or(0) << 10
+/// The runs of the sound volume.
+pub fn examples() -> Vec<Vec<u8>> {
+    let Ok(image) = Image::sound() else { return Vec::new() };
+    let runs = image.runs();
+    let numbered = runs.iter().zip(0..=u8::MAX);
+    numbered.map(|((node, run), chosen)| [&[chosen], &image.run(node, run)[..]].concat()).collect()
 }

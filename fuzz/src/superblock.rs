@@ -5,19 +5,11 @@ use betree_platform::BLOCK_BYTES;
 use betree_sim::MemDevice;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::volume::{read_blocks, sample, use_all, write_blocks};
+use crate::volume::{read_blocks, sample, write_blocks};
 
 const CHECKSUM_BYTES: usize = 8;
 /// The place of the generation.
 const GENERATION_AT: usize = 32;
-
-/// Uses a volume with such an input.
-///
-/// # Errors
-/// What is wrong.
-pub fn try_input(input: &[u8]) -> Result<(), String> {
-    use_all(forge(input)?)
-}
 
 /// Puts an input in the place of superblocks.
 ///

@@ -136,19 +136,17 @@ pub fn use_all(device: MemDevice) -> Result<(), String> {
 /// Repairs a volume by all means. What was repaired opens, and a check finds no more than the repair said.
 fn repair(device: MemDevice) -> Result<(), String> {
     let device: Arc<dyn Device> = Arc::new(device);
-    let known = |repair: Repair| repair.generation.map(|_| repair.after.found());
+    let written = |repair: Repair| repair.generation.map(|_| repair.after);
     let repaired =
         Volume::repair(Arc::clone(&device), &options(), Mending::All, &mut |_| true, &mut |_, _| ());
-    let Some(known) = repaired.ok().and_then(known) else { return Ok(()) };
-    let report =
+    let Some(told) = repaired.ok().and_then(written) else { return Ok(()) };
+    let found =
         Volume::examine(device, options(), &mut |_, _| ()).map_err(|error| format!("repaired: {error}"))?;
-    match (report.found(), report.refused) {
-        (found, None) if found <= known => Ok(()),
-        (found, refused) => {
-            let problems = report.problems;
-            Err(format!("repaired, {known} problems left: {found}, {refused:?}: {problems:?}"))
-        }
+    if found.found() <= told.found() && found.refused == told.refused {
+        return Ok(());
     }
+    let (problems, refused, left) = (found.problems, found.refused, told.found());
+    Err(format!("repaired, {left} problems left, {:?}: {refused:?}: {problems:?}", told.refused))
 }
 
 /// Reads the objects of a volume from its root on.

@@ -1,25 +1,18 @@
 //! Headers of nodes: an input is one behind its checksum. It takes the place of the node in the slot that it
 //! names.
 
-use crate::image::{HEADER_FRONT_BYTES, Image};
-use crate::volume::use_all;
+use betree_sim::MemDevice;
+
+use crate::structures::{HEADER_FRONT_BYTES, Image};
 
 /// The place of the slot in an input.
 const SLOT_AT: usize = 40 - HEADER_FRONT_BYTES;
 
-/// Uses a volume with such an input.
-///
-/// # Errors
-/// What is wrong.
-pub fn try_input(input: &[u8]) -> Result<(), String> {
-    use_all(forge(input)?.device()?)
-}
-
 /// Puts an input in the place of a header.
 ///
 /// # Errors
-/// Why the sound volume has none.
-pub fn forge(input: &[u8]) -> Result<Image, String> {
+/// Why the sound volume has none; the device's, in words.
+pub fn forge(input: &[u8]) -> Result<MemDevice, String> {
     let mut image = Image::sound()?;
     let slot =
         input.get(SLOT_AT..).and_then(|rest| rest.first_chunk()).map_or(0, |at| u32::from_le_bytes(*at));
@@ -27,7 +20,7 @@ pub fn forge(input: &[u8]) -> Result<Image, String> {
     let node = named.or_else(|| image.nodes.get(slot as usize % image.nodes.len().max(1)));
     let node = node.cloned().ok_or("no node")?;
     image.put_header(&node, input);
-    Ok(image)
+    image.device()
 }
 
 /// The headers of the sound volume.
