@@ -45,7 +45,7 @@ impl Tree<'_> {
                 edge.partition = self.piece_of(None, Vec::from([RangeDelete::damage(Cut::LOW, Cut::HIGH)]));
                 let top = self.new_node(1, Cut::LOW, Cut::HIGH, Body::Interior(Vec::from([edge])));
                 let id = top.id;
-                let (added, removed) = (Vec::from([top]), Vec::from([root]));
+                let (added, removed) = (Vec::from([top]), self.own(Vec::from([root]))?);
                 self.install(TreeChange { root: Some(id), added, removed, ..TreeChange::default() });
                 all += 1;
                 id
@@ -72,11 +72,31 @@ impl Tree<'_> {
                 noted.nodes.sort_unstable();
                 noted.nodes.dedup();
                 let changed = Vec::from([node.clone()]);
-                self.install(TreeChange { changed, removed: noted.nodes, ..TreeChange::default() });
+                let removed = self.own(noted.nodes)?;
+                self.install(TreeChange { changed, removed, ..TreeChange::default() });
             }
             stack.extend(node.references().filter(|id| seen.insert(*id)));
         }
         Ok(all)
+    }
+
+    /// Leaves out the nodes of other dictionaries, to which an edge of this one led: their trees have them.
+    ///
+    /// # Errors
+    /// Those that are no damage.
+    fn own(&self, ids: Vec<NodeId>) -> Result<Vec<NodeId>> {
+        let mut own = Vec::with_capacity(ids.len());
+        for id in ids {
+            let place = self.table.lock().place(id);
+            let header = match place {
+                Some(place) => read(self.store.read_header(id, &place, None))?,
+                None => None,
+            };
+            if header.is_none_or(|header| usize::from(header.origin.dict) == self.dict.index) {
+                own.push(id);
+            }
+        }
+        Ok(own)
     }
 
     /// Whether a node that waits to be freed, or one that it leads to, cannot be read.

@@ -32,7 +32,7 @@ use crate::error::{Error, Result};
 use crate::op::{AllCounts, Op, OpKind};
 use crate::schema::{DATA, META, VolumeRecord, key};
 use crate::types::{OpenMode, OpenOptions};
-use crate::volume::{Volume, each_marker};
+use crate::volume::{Volume, each_marker, first_records};
 use code::Code;
 use gaps::{Gap, Gaps};
 use losses::Lost;
@@ -199,9 +199,7 @@ impl Volume {
                 let env = Arc::new(env);
                 let counts = AllCounts::default();
                 let op = counts.begin(&env, OpKind::Internal);
-                let refused = Volume::from_env(env.clone(), options.clone()).err();
-                // An opening for changes reads the markers too.
-                let refused = refused.or_else(|| each_marker(&op, &mut |_, _| Ok(())).err());
+                let refused = refusal(&op);
                 match env.check(&mut |found| findings.found(found), progress) {
                     Ok(()) if refused.as_ref().is_none_or(is_damage) => {
                         let report = check(&env, op, findings, &[], &mut goes_on)?;
@@ -229,6 +227,11 @@ fn note_damaged(damaged: &mut Vec<(KeyRange, betree::Error)>, found: &betree::Fi
     {
         damaged.push((keys.clone(), error.clone()));
     }
+}
+
+/// Why the volume cannot be opened for changes, if so: that reads the first records and all markers.
+fn refusal(op: &Op<'_>) -> Option<Error> {
+    first_records(op).and_then(|_| each_marker(op, &mut |_, _| Ok(()))).err()
 }
 
 /// Whether a check could say more about a failure.

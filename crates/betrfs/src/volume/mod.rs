@@ -268,14 +268,11 @@ impl Volume {
         let counts = AllCounts::default();
         let (stored, root) = {
             let op = counts.begin(&env, OpKind::Internal);
-            let bytes = op.get(META, &key::VOLUME_KEY)?.ok_or_else(|| Error::NotAVolume {
-                why: "there is no file system in it: was its making interrupted?".into(),
-            })?;
-            let stored = VolumeRecord::decode(&bytes)?;
+            let first = first_records(&op)?;
             if !matches!(env.state(), EnvState::ReadOnly(_)) {
                 reap_all(&op)?;
             }
-            (stored, read_root(&op)?)
+            first
         };
         let names_total = Arc::new(AtomicUsize::new(0));
         let dir = Directory::new(names_total.clone());
@@ -482,6 +479,14 @@ impl Volume {
         self.env.throttle(bytes.saturating_add(CHANGE_BYTES))?;
         Ok(self.query(kind))
     }
+}
+
+/// The records that an opening needs: the volume's and that of its root.
+fn first_records(op: &Op<'_>) -> Result<(VolumeRecord, Record)> {
+    let bytes = op.get(META, &key::VOLUME_KEY)?.ok_or_else(|| Error::NotAVolume {
+        why: "there is no file system in it: was its making interrupted?".into(),
+    })?;
+    Ok((VolumeRecord::decode(&bytes)?, read_root(op)?))
 }
 
 fn read_root(op: &Op<'_>) -> Result<Record> {

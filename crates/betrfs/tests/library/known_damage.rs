@@ -4,12 +4,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use betree::DictId;
+use betree::debug::{Inspector, Owner};
 use betree_platform::{BLOCK_BYTES, Device};
 use betree_sim::{MemDevice, Rng};
-use betrfs::{FileType, InodeId, Mended, Mending, Repair, Report, SetAttr, SnapshotsBelow, Volume};
+use betrfs::{Error, FileType, InodeId, Mended, Mending, Repair, Report, SetAttr, SnapshotsBelow, Volume};
 
 use crate::support::*;
 
+/// The dictionary of names.
+const META: DictId = DictId(0);
 const FILES: usize = 60;
 const FILE_BYTES: usize = 30_000;
 /// Volumes that are damaged; in some, more than files is.
@@ -189,4 +193,30 @@ fn what_is_written_over_known_damage_heals_it_and_removing_the_files_clears_it()
         let report = examine(&disk, &device);
         assert_eq!((report.problems, report.known_damage), (vec![], vec![]));
     }
+}
+
+/// Without any name nothing can be opened, though no problem is left that a check does not know.
+#[test]
+fn a_repair_says_if_the_volume_cannot_be_opened_still() {
+    let disk = sample();
+    let device = Arc::new(disk.device.copy());
+    let options = Volume::engine_options(4 << 20);
+    let inspector = Inspector::open(device.clone(), options, &mut |found| panic!("{found}")).unwrap();
+    let is_of_names = |id| {
+        let header = inspector.node(id, &mut |_| ()).and_then(|node| node.header);
+        header.is_some_and(|header| header.origin.dict == META.0)
+    };
+    for owned in inspector.map() {
+        if matches!(owned.owner, Owner::Node(id) if is_of_names(id)) {
+            let offset = owned.blocks.start_block * BLOCK_BYTES as u64;
+            device.write_at(offset, &[7; BLOCK_BYTES]).unwrap();
+        }
+    }
+    let before = examine(&disk, &device);
+    let repaired = repair(&disk, &device, Mending::All).unwrap();
+    assert!(repaired.generation.is_some() && repaired.after.problems.is_empty(), "{repaired:#?}");
+    let refused = repaired.after.refused.unwrap();
+    assert!(matches!(refused, Error::Engine(betree::Error::KnownDamage { .. })), "{refused}");
+    assert_eq!(examine(&disk, &device).refused, Some(refused));
+    assert!(before.refused.is_some() && Volume::open(device, disk.options.clone()).is_err());
 }

@@ -165,16 +165,21 @@ fn verdict(shown: &str, repair: &Repair) -> Option<Failure> {
         return None;
     }
     let back = "`betrfs check --undo` takes it back until it is mounted";
+    let is_open = repair.after.refused.is_none();
     Some(match repair.generation {
         None => Failure::damage(format!("{shown} is damaged ({found} found), and nothing was written")),
-        Some(_) if left == 0 => Failure::of(
+        Some(_) if left == 0 && is_open => Failure::of(
             Kind::Mended,
             format!("{shown} was damaged and is repaired ({changes} changes): {back}"),
         ),
-        Some(_) => Failure::of(
-            Kind::MendedInPart,
-            format!("{shown} is repaired in part ({changes} changes, {left} problems left): {back}"),
-        ),
+        Some(_) => {
+            let mut text = format!("{shown} is repaired in part ({changes} changes, {left} problems left)");
+            if let Some(refused) = &repair.after.refused {
+                text +=
+                    &format!(", and cannot be mounted ({refused}): `betrfs rescue` copies out what is left");
+            }
+            Failure::of(Kind::MendedInPart, format!("{text}: {back}"))
+        }
     })
 }
 
@@ -188,6 +193,26 @@ fn document<'a>(shown: &'a str, repair: &'a Repair, verdict: Option<&Failure>) -
         clean: verdict.is_none(),
         report: repair.before.clone().into(),
         repair: Some(told),
-        error: None,
+        error: repair.generation.and(repair.after.refused.as_ref()).map(ToString::to_string),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_mounted_after_a_repair_is_repaired_in_part() {
+        let mut repair = Repair::default();
+        repair.before.problems_more = 3;
+        repair.generation = Some(7);
+        let said =
+            |repair: &Repair| verdict("v", repair).map(|failure| (failure.kind(), failure.to_string()));
+        let (kind, text) = said(&repair).unwrap();
+        assert!(kind == Kind::Mended && text.starts_with("v was damaged and is repaired"), "{text}");
+        repair.after.refused = Some(betrfs::Error::NotFound);
+        let (kind, text) = said(&repair).unwrap();
+        assert!(kind == Kind::MendedInPart && text.contains("cannot be mounted"), "{text}");
+        assert!(text.contains("betrfs rescue"), "{text}");
     }
 }

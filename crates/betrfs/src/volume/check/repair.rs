@@ -11,7 +11,7 @@ use betree_platform::Device;
 
 use super::mends::{Mended, Mending, Mends};
 use super::report::{Findings, Report};
-use super::{Scanned, goes_on, scan};
+use super::{Scanned, goes_on, refusal, scan};
 use crate::error::Result;
 use crate::op::{AllCounts, OpKind};
 use crate::types::{OpenMode, OpenOptions};
@@ -38,7 +38,7 @@ pub struct Repair {
     pub before: Report,
     /// The changes, in their order. Those that take something away say so.
     pub mended: Vec<Mended>,
-    /// The problems that are left with these changes.
+    /// The problems that are left with these changes, and why the volume cannot be opened still, if so.
     pub after: Report,
     /// The generation of the superblock by which the changes were written; `None` if they were not.
     pub generation: Option<u64>,
@@ -174,6 +174,7 @@ fn note_damage(env: &Env, repair: &mut Repair) -> Result<bool> {
 fn look_through(env: &Env, findings: Findings, mends: Option<Mends>) -> Result<(Report, Option<Mends>)> {
     let counts = AllCounts::default();
     let op = counts.begin(env, OpKind::Internal);
+    let refused = refusal(&op);
     let Scanned { report, mends } = scan(env, op, findings, &[], mends, &mut goes_on)?;
-    Ok((report, mends))
+    Ok((Report { refused, ..report }, mends))
 }
