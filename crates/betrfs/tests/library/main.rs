@@ -25,6 +25,7 @@ mod listings;
 mod lost_blocks;
 mod ownership;
 mod properties;
+mod quota_histories;
 mod quotas;
 mod renames;
 mod repair;
