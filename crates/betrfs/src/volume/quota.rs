@@ -78,7 +78,7 @@ impl Volume {
                 self.paths_change(&exclusive);
                 dir.set_counter(Some(limits));
                 for oid in measured.into_iter().flat_map(|measured| &measured.objects) {
-                    self.move_home(&op, *oid, &path, Some(&dir));
+                    self.move_home(&op, *oid, &path, &dir);
                 }
             }
         }
@@ -227,9 +227,9 @@ impl Volume {
         Ok(linked)
     }
 
-    /// Gives a file with several names a new nearest quota, that of the directory at `path`, unless it has a
-    /// nearer one.
-    fn move_home(&self, op: &Op<'_>, oid: u64, path: &DirPath, to: Option<&Arc<Inode>>) {
+    /// Gives a file with several names a new nearest quota, that of the directory `to` at `path`, unless it
+    /// has a nearer one.
+    fn move_home(&self, op: &Op<'_>, oid: u64, path: &DirPath, to: &Arc<Inode>) {
         op.visit(1);
         let Some(inode) = self.table.object(oid) else { return };
         let is_nearer = match inode.place() {
@@ -239,7 +239,7 @@ impl Volume {
             _ => false,
         };
         if !is_nearer {
-            inode.set_home(to.cloned());
+            inode.set_home(Some(to.clone()));
         }
     }
 
