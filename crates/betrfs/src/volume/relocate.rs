@@ -17,7 +17,7 @@ use crate::schema::block::BLOCK;
 use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, key};
 use crate::types::FileType;
 use crate::volume::Volume;
-use crate::volume::charge::stored_use;
+use crate::volume::charge::{spoil, stored_use};
 use crate::volume::properties::asked;
 
 /// Bytes that a put takes in a batch beside key and value, about.
@@ -202,6 +202,8 @@ impl Volume {
             return Ok(moving);
         }
         if to_is_occupied && moving.record.file_type == FileType::Regular {
+            // A measurement of a quota has the file without its object id.
+            spoil(to.path);
             let oid = self.become_object(op, &mut moving, &from_key, to.path.home(), by_range)?;
             moving.put_redirect(oid, &to_key);
             return Ok(moving);

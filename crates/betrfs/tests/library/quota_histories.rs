@@ -143,6 +143,40 @@ fn what_a_measurement_cannot_follow_makes_it_start_again() {
     assert_sound(&volume);
 }
 
+/// At a taken name, where an unlinked file's blocks lie, a file gets an object id. A measurement under way
+/// knows nothing of it.
+#[test]
+fn a_file_that_moves_to_a_taken_name_while_its_directory_is_measured_counts_as_it_grows() {
+    let (_disk, volume) = volume();
+    let tree = mkdir(&volume, ROOT, "tree").node;
+    for i in 0..2000 {
+        mkfile(&volume, tree, &format!("f{i:03}"));
+    }
+    for round in 0..100 {
+        let unlinked = mkfile(&volume, tree, "taken").node;
+        volume.open_inode(unlinked).unwrap();
+        volume.unlink(tree, b"taken").unwrap();
+        let file = mkfile(&volume, tree, "file").node;
+        let begun = std::sync::Barrier::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                begun.wait();
+                // At different moments of the measurement.
+                (0..round * 20).for_each(|_| thread::yield_now());
+                rename(&volume, tree, b"file", tree, b"taken").unwrap();
+            });
+            begun.wait();
+            until_counted(|| volume.set_quota(tree, ANY));
+        });
+        write_all(&volume, file, 0, 5000).unwrap();
+        assert_eq!(used(&volume, tree), counted(&volume, tree), "round {round}");
+        volume.clear_quota(tree).unwrap();
+        volume.release_node(unlinked);
+        volume.unlink(tree, b"taken").unwrap();
+    }
+    assert_sound(&volume);
+}
+
 /// A step of a random history.
 fn step(volume: &Volume, dice: &mut Dice) -> Result<()> {
     let dirs: Vec<InodeId> = ["", "/a", "/a/b", "/a/b/c", "/d", "/d/e", "/a/copy", "/a/b/copy"]
