@@ -172,7 +172,7 @@ fn nothing_moves_between_quotas_and_no_file_has_names_in_two() {
     volume.set_quota(a, ANY).unwrap();
     let other = Err(Error::OtherQuota);
     let exchange = RenameFlags { exchange: true, ..RenameFlags::default() };
-    mkfile(&volume, b, "g");
+    let [of_a, single] = [(a, "h"), (b, "g")].map(|(dir, name)| mkfile(&volume, dir, name).node);
     for is_quota in [false, true] {
         if is_quota {
             volume.set_quota(b, ANY).unwrap();
@@ -182,16 +182,18 @@ fn nothing_moves_between_quotas_and_no_file_has_names_in_two() {
         assert_eq!(rename(&volume, b, b"g", a, b"f"), other);
         assert_eq!(volume.rename(a, b"f", b, b"g", exchange), other);
         assert_eq!(volume.link(file, b, b"f").map(drop), other);
+        assert_eq!(volume.link(single, a, b"g").map(drop), other);
+        assert_eq!(volume.link(of_a, b, b"h").map(drop), other);
     }
     // Within one, and of a directory with a quota itself.
     rename(&volume, a, b"f", volume.lookup(a, b"sub").unwrap().node, b"f").unwrap();
     mkdir(&volume, ROOT, "c");
     rename(&volume, ROOT, b"a", volume.lookup(ROOT, b"c").unwrap().node, b"a").unwrap();
-    assert_eq!(used(&volume, a), use_of(0, 2));
+    assert_eq!(used(&volume, a), use_of(0, 3));
     write_all(&volume, file, 0, 1000).unwrap();
-    assert_eq!(used(&volume, a), use_of(1024, 2));
+    assert_eq!(used(&volume, a), use_of(1024, 3));
     volume.rename(ROOT, b"b", ROOT, b"c", exchange).unwrap();
-    assert_eq!((used(&volume, a), used(&volume, b)), (use_of(1024, 2), use_of(0, 1)));
+    assert_eq!((used(&volume, a), used(&volume, b)), (use_of(1024, 3), use_of(0, 1)));
     assert_sound(&volume);
 }
 
@@ -214,6 +216,37 @@ fn a_file_with_several_names_counts_for_the_quota_that_is_left_and_for_one_that_
     volume.rmdir(outer, b"inner").unwrap();
     write_all(&volume, file, 5120, 5120).unwrap();
     assert_eq!(used(&volume, outer), use_of(10_240, 1));
+    assert_sound(&volume);
+}
+
+/// Each way in which a file gets an object id in a quota. A name is taken as long as the blocks of an
+/// unlinked file lie there.
+#[test]
+fn files_at_taken_names_and_named_late_count_as_they_grow() {
+    let (_disk, volume) = volume();
+    let dir = mkdir(&volume, ROOT, "d").node;
+    volume.set_quota(dir, ANY).unwrap();
+    let source = mkfile(&volume, dir, "source").node;
+    let unnamed = volume.create_unnamed(dir, &new_file()).unwrap().node;
+    let ways = [
+        &|name| volume.create(dir, name, &new_file()).map(|_| ()),
+        &|name| volume.clone_inode(source, dir, name).map(|_| ()),
+        &|name| rename(&volume, dir, b"source", dir, name),
+        &|name| volume.link(unnamed, dir, &[name, b" late"].concat()).map(|_| ()),
+    ] as [&dyn Fn(&[u8]) -> Result<()>; 4];
+    for (number, way) in ways.into_iter().enumerate() {
+        let name = format!("file{number}");
+        let unlinked = mkfile(&volume, dir, &name).node;
+        volume.open_inode(unlinked).unwrap();
+        volume.unlink(dir, name.as_bytes()).unwrap();
+        way(name.as_bytes()).unwrap();
+        for name in names(&volume, dir) {
+            let file = volume.lookup(dir, name.as_bytes()).unwrap();
+            write_all(&volume, file.node, file.attr.size, 5000).unwrap();
+        }
+        assert_eq!(used(&volume, dir), counted(&volume, dir), "{name}");
+        volume.release_node(unlinked);
+    }
     assert_sound(&volume);
 }
 
@@ -319,24 +352,47 @@ fn files_without_a_name_hold_their_room_until_they_are_gone() {
 
 #[test]
 fn what_a_file_without_a_name_holds_stays_held_when_its_directory_is_forgotten() {
-    let mut disk = Disk::new();
-    disk.options.inodes_max = 4;
-    let volume = disk.open();
-    let dir = mkdir(&volume, ROOT, "d").node;
-    volume.set_quota(dir, limits(8192, 9)).unwrap();
-    let file = volume.create_with(dir, b"f", &new_file(), &[1; 8192]).unwrap().node;
-    volume.open_inode(file).unwrap();
-    volume.unlink(dir, b"f").unwrap();
-    volume.forget(dir, 1);
-    for i in 0..50 {
-        let other = mkfile(&volume, ROOT, &format!("other{i}")).node;
-        volume.forget(other, 1);
+    for was_named in [true, false] {
+        let mut disk = Disk::new();
+        disk.options.inodes_max = 4;
+        let volume = disk.open();
+        let dir = mkdir(&volume, ROOT, "d").node;
+        volume.set_quota(dir, limits(8192, 9)).unwrap();
+        let file = match was_named {
+            true => mkfile(&volume, dir, "f").node,
+            false => volume.create_unnamed(dir, &new_file()).unwrap().node,
+        };
+        volume.open_inode(file).unwrap();
+        write_all(&volume, file, 0, 8192).unwrap();
+        if was_named {
+            volume.unlink(dir, b"f").unwrap();
+        }
+        volume.forget(dir, 1);
+        for i in 0..50 {
+            let other = mkfile(&volume, ROOT, &format!("other{i}")).node;
+            volume.forget(other, 1);
+        }
+        let dir = volume.resolve(b"/d").unwrap().node;
+        assert_eq!(volume.create_with(dir, b"g", &new_file(), b"x").map(drop), Err(Error::QuotaExceeded));
+        volume.release_node(file);
+        volume.forget(file, 1);
+        volume.create_with(dir, b"g", &new_file(), b"x").unwrap();
     }
-    let dir = volume.resolve(b"/d").unwrap().node;
-    assert_eq!(volume.create_with(dir, b"g", &new_file(), b"x").map(drop), Err(Error::QuotaExceeded));
-    volume.release_node(file);
-    volume.forget(file, 1);
-    volume.create_with(dir, b"g", &new_file(), b"x").unwrap();
+}
+
+#[test]
+fn what_an_outer_quota_refuses_a_file_without_a_name_the_inner_one_does_not_hold() {
+    let (_disk, volume) = volume();
+    let outer = mkdir(&volume, ROOT, "outer").node;
+    let inner = mkdir(&volume, outer, "inner").node;
+    volume.set_quota(inner, limits(8192, 9)).unwrap();
+    volume.set_quota(outer, limits(4096, 9)).unwrap();
+    let file = volume.create_unnamed(inner, &new_file()).unwrap().node;
+    let refused = Err(Error::QuotaExceeded);
+    assert_eq!(write_all(&volume, file, 0, 8192).map(drop), refused);
+    volume.set_quota(outer, ANY).unwrap();
+    write_all(&volume, file, 0, 8192).unwrap();
+    assert_eq!(write_all(&volume, file, 8192, 1).map(drop), refused);
 }
 
 #[test]
