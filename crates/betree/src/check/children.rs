@@ -335,7 +335,88 @@ fn components_before<'c>(bound: &Cut, cut: &'c Cut) -> Option<&'c [u8]> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::batch::Batch;
+    use crate::env::Env;
+    use crate::io::mem::MemDevice;
+    use crate::settings::{DictId, Geometry, Options};
+    use crate::upsert::Append;
+
+    const GEOMETRY: Geometry =
+        Geometry { node_bytes: 4096, basement_bytes: 1024, fanout_max: 6, log_bytes: 1 << 20, dicts: 1 };
+
+    /// A volume whose root is an interior node.
+    fn volume() -> (Env, NodeId) {
+        let device = MemDevice::new(4096);
+        Env::format(device.clone(), &GEOMETRY, [1; 16]).unwrap();
+        let env = Env::open(device, Options::new(1 << 20, Arc::new(Append))).unwrap();
+        for number in 0..200u32 {
+            let mut batch = Batch::new();
+            batch.put(DictId(0), &number.to_be_bytes(), &[7; 300]);
+            env.commit(&batch).unwrap();
+        }
+        env.checkpoint().unwrap();
+        while env.run_due_work().unwrap() {}
+        let root = env.engine.dicts[0].state.read().root;
+        assert!(env.engine.table.lock().height(root).unwrap() > 0);
+        (env, root)
+    }
+
+    /// What is placed between the keys "d\0b" and "d\0x" of a lost node: of orphans with these heights and
+    /// bounds.
+    fn placed(
+        (env, lost): &(Env, NodeId),
+        is_goto: bool,
+        orphans: &[(u8, &str, &str)],
+    ) -> Option<Vec<(Cut, Cut, u32)>> {
+        let cut = |key: &str| Cut::before(key.as_bytes());
+        let shown = (cut("d\0b"), cut("d\0x"));
+        let way = Way { dict: 0, parent: None, shown, longest_key: 100, is_goto };
+        let survey = Survey {
+            engine: &env.engine,
+            nodes: HashMap::new(),
+            ways: HashMap::from([(*lost, Vec::from([way]))]),
+            lost: BTreeSet::from([*lost]),
+        };
+        let mut orphans: Vec<Orphan> = (0..)
+            .zip(orphans)
+            .map(|(slot, (height, lo, hi))| Orphan {
+                id: NodeId { slot, generation: 1 },
+                height: *height,
+                lo: cut(lo),
+                hi: cut(hi),
+                is_placed: false,
+            })
+            .collect();
+        let edges = survey.placed(*lost, &mut orphans)?.edges.into_iter();
+        // Each has its place then.
+        assert!(survey.placed(*lost, &mut orphans).is_none());
+        Some(edges.map(|edge| (edge.lo, edge.hi, edge.longest_key)).collect())
+    }
+
+    #[test]
+    fn children_are_placed_where_they_fill_a_lost_node_in_exactly_one_way() {
+        let volume = volume();
+        let cut = |key: &str| Cut::before(key.as_bytes());
+        // One of them in the coordinates of the node, one without the component before its bounds.
+        let both = [(0, "k", "x"), (0, "d\0b", "d\0k")];
+        let edges = Vec::from([(cut("d\0b"), cut("d\0k"), 100), (cut("d\0k"), cut("d\0x"), 98)]);
+        assert_eq!(placed(&volume, false, &both), Some(edges));
+        assert_eq!(placed(&volume, true, &both), None, "what a GOTO shows is a part of it");
+        for (orphans, why) in [
+            ([(0, "b", "k"), (0, "l", "x")], "a gap"),
+            ([(0, "b", "k"), (0, "k", "w")], "nothing at the end"),
+            ([(0, "b", "k"), (0, "k", "y")], "beyond the end"),
+            ([(0, "b", "x"), (0, "b", "x")], "two ways"),
+            ([(0, "b", "k"), (200, "k", "x")], "higher than the lost node"),
+        ] {
+            assert_eq!(placed(&volume, false, &orphans), None, "{why}");
+        }
+        volume.0.engine.table.lock().count(volume.1, 1);
+        assert_eq!(placed(&volume, false, &both), None, "another edge leads to it, which is lost too");
+    }
 
     #[test]
     fn a_bound_is_a_cut_only_behind_whole_components() {

@@ -5,15 +5,22 @@ use std::sync::Arc;
 use std::vec;
 use std::vec::Vec;
 
-use super::image::Image;
+use betree_platform::BLOCK_BYTES;
+
+use super::image::{Image, Patch};
 use super::{DICTS, fill, open, options, sound};
 use crate::check::{Finding, FindingCode, undo_repair};
 use crate::env::Env;
 use crate::error::Error;
+use crate::format::superblock::features::Features;
 use crate::format::table::{decode_page, encode_page};
 use crate::io::mem::MemDevice;
 use crate::key::Cut;
 use crate::settings::{DictId, OpenMode};
+
+/// The places of dictionary and height in a node's header.
+const DICT_AT: usize = 52;
+const HEIGHT_AT: usize = 53;
 
 /// What a repair writes beside: the second copies of the only page and of the directory.
 const COPY_BYTES: u64 = 2 * 4096;
@@ -54,11 +61,17 @@ fn pairs(env: &Env) -> Vec<(Vec<u8>, Vec<u8>)> {
 /// A segment that is whole and makes no sense: the volume is refused, and a repair lets the log end there.
 #[test]
 fn a_senseless_segment_of_the_log_ends_it_for_a_repair() {
+    senseless_segment_ends_the_log(&|bytes| bytes[88..92].copy_from_slice(&77u32.to_le_bytes()));
+    // The dictionary of the first change.
+    senseless_segment_ends_the_log(&|bytes| bytes[97] = DICTS);
+}
+
+fn senseless_segment_ends_the_log(patch: Patch<'_>) {
     let image = sound();
     let segments = image.segments();
     let senseless = segments[segments.len() / 2].clone();
     let mut hostile = image.clone();
-    hostile.patch_segment(&senseless, &|bytes| bytes[88..92].copy_from_slice(&77u32.to_le_bytes()));
+    hostile.patch_segment(&senseless, patch);
     let device = hostile.device();
     assert!(open(device.clone()).is_err());
     let mut told = Vec::new();
@@ -127,11 +140,61 @@ fn wrong_numbers_of_references_become_those_that_were_counted() {
     }
 }
 
+/// Versions that do not know known damage would take it for deletes.
 #[test]
-fn a_node_to_which_nothing_leads_goes_with_its_space() {
+fn a_volume_with_known_damage_says_so_and_no_other() {
+    let mut image = closed();
+    let (_, parts, _) =
+        image.nodes().into_iter().find(|(slot, ..)| image.header_bytes(*slot)[HEIGHT_AT] == 0).unwrap();
+    let has_bit = |device: &Arc<MemDevice>| {
+        let superblock = Image { bytes: device.bytes() }.superblock();
+        superblock.features.incompat & Features::KNOWN_DAMAGE != 0
+    };
+    for is_lost in [false, true] {
+        if is_lost {
+            image.bytes[parts[0].start_block as usize * BLOCK_BYTES + DICT_AT] ^= 0x40;
+        }
+        let device = image.device();
+        let env = open_as(&device, OpenMode::Repair);
+        assert_eq!(env.note_damage().unwrap().lost > 0, is_lost);
+        env.mend_references(&mut |_, _| core::ops::ControlFlow::Continue(())).unwrap();
+        env.write_repair().unwrap();
+        assert_eq!(has_bit(&device), is_lost);
+    }
+}
+
+/// Any node that lacks an edge may be a child of a lost one: nothing is put back unless all have their place.
+#[test]
+fn no_children_are_put_back_while_another_node_lacks_an_edge() {
     let image = closed();
+    let page = decode_page(0, &image.page_bytes(0)).unwrap();
+    let references = |slot: u32| page.entries[slot as usize].references.get();
+    let dict_of = |slot: u32| image.header_bytes(slot)[DICT_AT];
+    let found_again = |image: &Image| {
+        let env = open_as(&image.device(), OpenMode::Repair);
+        env.note_damage().unwrap().found_again.len()
+    };
+    let live: Vec<_> = image.nodes().into_iter().filter(|(slot, ..)| references(*slot) > 0).collect();
+    let mut put_back = 0;
+    for (slot, parts, _) in live.iter().filter(|(slot, ..)| page.entries[*slot as usize].height > 0) {
+        let mut lost = image.clone();
+        lost.bytes[parts[0].start_block as usize * BLOCK_BYTES + DICT_AT] ^= 0x40;
+        if found_again(&lost) == 0 {
+            continue;
+        }
+        put_back += 1;
+        for (other, ..) in live.iter().filter(|(other, ..)| dict_of(*other) == dict_of(*slot)) {
+            let mut lacking = lost.clone();
+            set_references(&mut lacking, *other, references(*other) + 1);
+            assert_eq!(found_again(&lacking), 0, "slot {slot} is lost, and slot {other} lacks an edge");
+        }
+    }
+    assert!(put_back > 1, "{put_back}");
+}
+
+/// A volume with a node in a free block, as empty as that is, with this number of references.
+fn with_empty_node(image: &Image, height: u8, references: u32) -> Image {
     let sound = open_as(&image.device(), OpenMode::ReadOnly);
-    let (expected, space) = (pairs(&sound), sound.space());
     let free =
         sound.engine.store.space.free_ranges().iter().map(|range| range.start_block).next_back().unwrap();
     let page = decode_page(0, &image.page_bytes(0)).unwrap();
@@ -140,14 +203,22 @@ fn a_node_to_which_nothing_leads_goes_with_its_space() {
     hostile.patch_page(0, &|bytes| {
         let mut page = decode_page(0, bytes).unwrap();
         let slot = &mut page.entries[unused];
-        (slot.used, slot.height) = (1, 0);
+        (slot.used, slot.height) = (1, height);
         slot.start_block = free.into();
         slot.len_blocks = 1.into();
         slot.header_len = 100.into();
-        slot.references = 1.into();
+        slot.references = references.into();
         bytes.copy_from_slice(&encode_page(0, &page));
     });
-    let device = hostile.device();
+    hostile
+}
+
+#[test]
+fn a_node_to_which_nothing_leads_goes_with_its_space() {
+    let image = closed();
+    let sound = open_as(&image.device(), OpenMode::ReadOnly);
+    let (expected, space) = (pairs(&sound), sound.space());
+    let device = with_empty_node(&image, 0, 1).device();
     let leaky = open_as(&device, OpenMode::ReadOnly);
     assert_eq!(problems(&leaky), [FindingCode::WrongReferences]);
     assert_eq!(leaky.space().used_bytes, space.used_bytes + 4096);
@@ -156,6 +227,25 @@ fn a_node_to_which_nothing_leads_goes_with_its_space() {
     let env = open_as(&device, OpenMode::ReadOnly);
     assert_eq!((problems(&env), pairs(&env)), (vec![], expected));
     assert_eq!(env.space().used_bytes, space.used_bytes + COPY_BYTES);
+}
+
+/// What it may lead to goes with it, and nothing of the trees.
+#[test]
+fn a_dead_node_that_cannot_be_read_goes_with_its_space() {
+    let image = closed();
+    let sound = open_as(&image.device(), OpenMode::ReadOnly);
+    let (expected, space) = (pairs(&sound), sound.space());
+    let device = with_empty_node(&image, 1, 0).device();
+    assert_eq!(problems(&open_as(&device, OpenMode::ReadOnly)), [FindingCode::NotFreed]);
+    let env = open_as(&device, OpenMode::Repair);
+    assert_eq!(env.note_damage().unwrap().lost, 1);
+    env.mend_references(&mut |_, _| core::ops::ControlFlow::Continue(())).unwrap();
+    assert_eq!(problems(&env), []);
+    env.write_repair().unwrap();
+    drop(env);
+    let env = open_as(&device, OpenMode::ReadOnly);
+    assert_eq!((problems(&env), pairs(&env)), (vec![], expected));
+    assert!(env.space().used_bytes <= space.used_bytes + COPY_BYTES);
 }
 
 #[test]

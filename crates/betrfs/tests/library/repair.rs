@@ -509,3 +509,53 @@ fn a_crash_leaves_the_volume_as_it_was_or_repaired() {
     }
     assert!(old > 0 && new > 0, "{old} as before, {new} repaired");
 }
+
+/// The power fails at each write and sync of a repair that writes lost superblocks again. What is left opens
+/// as it was or repaired, or another repair takes it.
+#[test]
+fn a_crash_while_lost_superblocks_are_written_loses_nothing() {
+    let made = Arc::new(SimDisk::new(VOLUME_BYTES));
+    fill(made.clone());
+    let made: Arc<dyn Device> = Arc::new(made.crash(0));
+    damaged_with_log(&made);
+    let before = pairs(&made);
+    let mut bytes = all_bytes(&made);
+    bytes[..4 * betree_platform::BLOCK_BYTES].fill(0xa5);
+    let disk = || {
+        let disk = Arc::new(SimDisk::new(VOLUME_BYTES));
+        disk.write_at(0, &bytes).unwrap();
+        disk.sync().unwrap();
+        disk
+    };
+    let (repaired, calls) = {
+        let disk = disk();
+        let (device, calls): (Arc<dyn Device>, _) = (disk.clone(), disk.changing_calls());
+        repair(&device, Mending::All);
+        (pairs(&device), disk.changing_calls() - calls)
+    };
+    assert!(before != repaired && calls > 6, "{calls} calls");
+    let (mut refused, mut old, mut new) = (0, 0, 0);
+    for call in 1..=calls {
+        for seed in 0..6 {
+            let disk = disk();
+            disk.cut_power_at(call);
+            let cut: Arc<dyn Device> = disk.clone();
+            let done = Volume::repair(cut, &options(), Mending::All, &mut |_| true, &mut |_, _| ());
+            assert!(done.is_err(), "call {call}");
+            let device: Arc<dyn Device> = Arc::new(disk.crash(seed));
+            let mut engine_options = Volume::engine_options(CACHE_BYTES);
+            engine_options.mode = betrfs::OpenMode::ReadOnly;
+            if Env::open(device.clone(), engine_options).is_err() {
+                repair(&device, Mending::All);
+                assert!(pairs(&device) == repaired, "call {call}, seed {seed}, repaired again");
+                refused += 1;
+                continue;
+            }
+            let now = pairs(&device);
+            assert!(now == before || now == repaired, "call {call}, seed {seed}");
+            old += usize::from(now == before);
+            new += usize::from(now == repaired);
+        }
+    }
+    assert!(refused > 0 && old > 0 && new > 0, "{refused} refused, {old} as before, {new} repaired");
+}

@@ -111,6 +111,13 @@ fn rot_of_any_block_of_a_second_copy_hinders_nobody_and_is_told() {
         let env = Env::open(device.clone(), options()).unwrap();
         assert_eq!(env.stats().copies_used, 0);
         assert_reads_right(&env);
+        // A repair writes it anew.
+        let device = rotten(&bytes, &[block]);
+        let mode = OpenMode::Repair;
+        let env = Env::open(device.clone(), Options { mode, ..options() }).unwrap();
+        env.write_repair().unwrap();
+        drop(env);
+        assert_eq!(problems(&device), [], "block {block}");
     }
 }
 
