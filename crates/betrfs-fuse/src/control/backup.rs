@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::BACKUP;
-use super::check::in_thread;
+use super::check::in_idle_thread;
 use super::client::{Line, Unheard};
 use super::server::{PATIENCE, Served};
 use super::timed::write_until;
@@ -49,7 +49,7 @@ pub enum BackupPart<'a> {
 /// Answers a client in a thread of its own, which gives way to all others.
 pub(super) fn answer(stream: UnixStream, served: &Arc<dyn Served>, turn: &Turn) -> io::Result<()> {
     let served = Arc::clone(served);
-    in_thread(stream, turn, BUSY, "betrfs-backup", move |stream, _taken| back_up(stream, &*served))
+    in_idle_thread(stream, turn, BUSY, "betrfs-backup", move |stream, _taken| back_up(stream, &*served))
 }
 
 fn back_up(stream: &mut UnixStream, served: &dyn Served) -> io::Result<()> {

@@ -34,7 +34,7 @@ const BUSY: &str = "another check of this mount is running";
 /// Answers a client in a thread of its own, which gives way to all others.
 pub(super) fn answer(stream: UnixStream, served: &Arc<dyn Served>, turn: &Turn) -> io::Result<()> {
     let served = Arc::clone(served);
-    in_thread(stream, turn, BUSY, "betrfs-check", move |stream, taken| {
+    in_idle_thread(stream, turn, BUSY, "betrfs-check", move |stream, taken| {
         let mut telling = Telling::new(stream);
         let checked = served.check(&mut |done, all| match served.is_over() {
             true => ControlFlow::Break(()),
@@ -46,25 +46,38 @@ pub(super) fn answer(stream: UnixStream, served: &Arc<dyn Served>, turn: &Turn) 
     })
 }
 
-/// Does work for a client in a thread of its own, which gives way to all others; another client that comes
-/// meanwhile hears the sentence `busy`. The work gives its turn back before it reports.
-pub(super) fn in_thread(
-    mut stream: UnixStream,
+/// Does work for a client in a thread of its own, which gives way to all others; else as [`in_thread`].
+pub(super) fn in_idle_thread(
+    stream: UnixStream,
     turn: &Turn,
-    busy: &str,
+    busy: &'static str,
     name: &'static str,
     work: impl FnOnce(&mut UnixStream, Taken) -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {
-    let (turn, busy) = (turn.clone(), busy.to_owned());
-    thread::Builder::new().name(name.into()).spawn(move || {
-        let Some(taken) = turn.take_soon() else {
-            // A client that does not hear it has gone.
-            let _ = Telling::new(&mut stream).refuse(&busy);
-            return;
-        };
+    in_thread(stream, turn, busy, name, move |stream, taken| {
         if let Err(error) = give_way() {
             tracing::info!("{name} runs with the priority of all threads: {error}");
         }
+        work(stream, taken)
+    })
+}
+
+/// Does work for a client in a thread of its own; another client that comes meanwhile hears the sentence
+/// `busy`. The work gives its turn back before it reports.
+pub(super) fn in_thread(
+    mut stream: UnixStream,
+    turn: &Turn,
+    busy: &'static str,
+    name: &'static str,
+    work: impl FnOnce(&mut UnixStream, Taken) -> io::Result<()> + Send + 'static,
+) -> io::Result<()> {
+    let turn = turn.clone();
+    thread::Builder::new().name(name.into()).spawn(move || {
+        let Some(taken) = turn.take_soon() else {
+            // A client that does not hear it has gone.
+            let _ = Telling::new(&mut stream).refuse(busy);
+            return;
+        };
         if let Err(error) = work(&mut stream, taken) {
             tracing::info!("{name} ended before its client had the report: {error}");
         }

@@ -6,13 +6,12 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::thread;
 
 use rustix::io::Errno;
 use serde::Serialize;
 
 use super::LAYOUT;
-use super::check::{CheckError, Telling, hear};
+use super::check::{CheckError, Telling, hear, in_thread};
 use super::client::Line;
 use super::server::Served;
 use super::turn::Turn;
@@ -39,30 +38,19 @@ pub(super) fn answer(
 
 /// Answers a client with the result of some work in a thread of its own, of ordinary priority; another client
 /// that comes meanwhile hears the sentence `busy`.
-pub(super) fn in_turn<T: Serialize + 'static>(
-    mut stream: UnixStream,
+pub(super) fn in_turn<T: Serialize>(
+    stream: UnixStream,
     turn: &Turn,
     busy: &'static str,
     name: &'static str,
     work: impl FnOnce() -> betrfs::Result<T> + Send + 'static,
 ) -> io::Result<()> {
-    let turn = turn.clone();
-    thread::Builder::new().name(name.into()).spawn(move || {
-        let telling = Telling::new(&mut stream);
-        let told = match turn.take_soon() {
-            Some(taken) => {
-                let result = work();
-                // A client that has the answer may ask again at once.
-                drop(taken);
-                telling.report(result)
-            }
-            None => telling.refuse(busy),
-        };
-        if let Err(error) = told {
-            tracing::debug!("the client of {name} did not wait for its answer: {error}");
-        }
-    })?;
-    Ok(())
+    in_thread(stream, turn, busy, name, move |stream, taken| {
+        let result = work();
+        // A client that has the answer may ask again at once.
+        drop(taken);
+        Telling::new(stream).report(result)
+    })
 }
 
 impl Line {

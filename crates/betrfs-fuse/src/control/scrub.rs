@@ -14,7 +14,7 @@ use betree::{OnDamage, ScrubFrom, ScrubOptions};
 use rustix::io::Errno;
 
 use super::SCRUB;
-use super::check::{CheckError, Telling, hear, in_thread};
+use super::check::{CheckError, Telling, hear, in_idle_thread};
 use super::client::Line;
 use super::pace::pause;
 use super::server::Served;
@@ -76,7 +76,7 @@ pub(super) fn answer(
 ) -> io::Result<()> {
     let request = ScrubRequest::parse(words).ok_or(Errno::INVAL)?;
     let served = Arc::clone(served);
-    in_thread(stream, turn, BUSY, "betrfs-scrub", move |stream, taken| {
+    in_idle_thread(stream, turn, BUSY, "betrfs-scrub", move |stream, taken| {
         let mut telling = Telling::new(stream);
         let mut began = Instant::now();
         let scrubbed = served.scrub(request.options, &mut |step| {

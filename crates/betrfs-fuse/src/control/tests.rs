@@ -2,6 +2,7 @@ use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use betree::{ScrubOptions, ScrubStep};
 use betrfs::{Report, Scrubbed};
@@ -29,6 +30,9 @@ fn mount_of(number: u32) -> MountEntry {
 
 /// The status of a mount whose backup ends only with its client.
 const ENDLESS: &[u8] = b"endless";
+
+/// Whether a second client that asked for a map was refused.
+static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// A mount that is asked.
 struct Asked {
@@ -86,10 +90,14 @@ impl Served for Asked {
         }
     }
 
-    /// An extent with the numbers of the request.
+    /// An extent with the numbers of the request. File 0 is refused; file 1 takes until another client is.
     fn map(&self, token: u64, offset: u64, len: u64) -> betrfs::Result<Vec<MapExtent>> {
         if token == 0 {
             return Err(betrfs::Error::Invalid("it is no file"));
+        }
+        let until = std::time::Instant::now() + ANSWER_TIME_MAX;
+        while token == 1 && !IS_REFUSED.load(Ordering::Acquire) && std::time::Instant::now() < until {
+            std::thread::sleep(LOOK_EVERY);
         }
         let level = token.to_string();
         Ok(vec![MapExtent {
@@ -146,6 +154,24 @@ fn a_map_is_asked_for_by_token_and_of_a_bounded_part() {
         line.ask(request).unwrap();
         assert!(matches!(line.status(), Err(Unheard::Refused)), "{request}");
     }
+}
+
+#[test]
+fn one_client_at_a_time_has_a_file_mapped() {
+    let mount = mount_of(80);
+    let _control = listen(&mount);
+    let map = || {
+        let told = Line::open(&mount).unwrap().map(&mount, 1, (0, 1));
+        IS_REFUSED.fetch_or(told.is_err(), Ordering::AcqRel);
+        told
+    };
+    let (one, other) = std::thread::scope(|scope| {
+        let other = scope.spawn(map);
+        (map(), other.join().unwrap())
+    });
+    let (told, refused) = if one.is_ok() { (one, other) } else { (other, one) };
+    assert_eq!(told.unwrap().len(), 1);
+    assert!(refused.unwrap_err().to_string().contains("another command maps"));
 }
 
 #[test]
