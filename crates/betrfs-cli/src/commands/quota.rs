@@ -4,15 +4,12 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use betree_std::{StdPlatform, Zstd};
-use betrfs::{InodeId, OpenMode, OpenOptions, Quota, QuotaLimits, Volume};
+use betrfs::{InodeId, Quota, QuotaLimits};
 use betrfs_fuse::{Errno, Quotas, SetQuotaError};
 use serde::Serialize;
 
-use crate::commands::check::failed;
-use crate::commands::stats;
+use crate::commands::{layout, stats};
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::path;
@@ -221,20 +218,15 @@ fn below(dir: &Path) -> Result<Vec<Shown>, Failure> {
 
 /// The quotas of a volume that is mounted nowhere.
 fn of_volume(path: &Path) -> Result<Vec<Shown>, Failure> {
-    let shown = path.display().to_string();
-    let device = Arc::new(betrfs_fuse::open_device_for_reading(path)?);
-    let mut options = OpenOptions::new(Arc::new(StdPlatform::new()));
-    options.mode = OpenMode::ReadOnly;
-    options.zstd = Some(Arc::new(Zstd::default()));
-    let volume = Volume::open(device, options).map_err(|error| failed(&shown, &error))?;
-    let (mut quotas, mut last): (Vec<Shown>, Option<Vec<u8>>) = (Vec::new(), None);
-    loop {
-        let page = volume.quotas_below(InodeId::ROOT, last.as_deref(), PAGE);
-        let page = page.map_err(|error| failed(&shown, &error))?;
-        let Some((path, _)) = page.last() else { return Ok(quotas) };
-        last = Some(path.clone());
-        quotas.extend(page.iter().map(|(path, quota)| shown_below(Path::new("/"), path, quota)));
-    }
+    layout::with_closed(path, |volume| {
+        let (mut quotas, mut last): (Vec<Shown>, Option<Vec<u8>>) = (Vec::new(), None);
+        loop {
+            let page = volume.quotas_below(InodeId::ROOT, last.as_deref(), PAGE)?;
+            let Some((path, _)) = page.last() else { return Ok(quotas) };
+            last = Some(path.clone());
+            quotas.extend(page.iter().map(|(path, quota)| shown_below(Path::new("/"), path, quota)));
+        }
+    })
 }
 
 fn shown_below(dir: &Path, path: &[u8], quota: &Quota) -> Shown {
