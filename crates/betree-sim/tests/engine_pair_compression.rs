@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use betree::debug::superblocks;
+use betree::debug::{StoredAs, superblocks};
 use betree::{
-    Batch, Cut, DictId, Env, Error, Geometry, Options, PairCompression, Replace, Result, Upsert, ZstdLevel,
+    Batch, Cut, DictId, Env, Error, Geometry, Located, Options, PairCompression, Replace, Result, Upsert,
+    ZstdLevel,
 };
-use betree_platform::Codec;
-use betree_sim::{MemDevice, Rng, problems};
+use betree_platform::{Codec, DeviceOp};
+use betree_sim::{ENOSPC, Fault, MemDevice, Rng, problems};
 use betree_std::Zstd;
 
 const D: DictId = DictId(0);
@@ -249,6 +250,52 @@ fn pieces_are_compressed_as_most_of_their_bytes_ask() {
     assert!(taken.abs_diff(lz4) * 10 < lz4, "{taken} for {lz4}");
 }
 
+/// How the pairs of a new volume are stored: of each the compression that it asks for and the
+/// length of its value, which compresses.
+fn stored_as(pairs: &[(PairCompression, usize)]) -> Vec<StoredAs> {
+    let device = made(64 << 10, 8 << 10, 8);
+    let env = opened(&device, Arc::new(Replace));
+    let mut batch = Batch::new();
+    for (number, (asked, len)) in (0_u8..).zip(pairs) {
+        batch.compress_as(*asked);
+        batch.put(D, &[number], &vec![b'x'; *len]);
+    }
+    env.commit(&batch).unwrap();
+    env.close().unwrap();
+    drop(env);
+    let env = Arc::new(opened(&device, Arc::new(Replace)));
+    let mut found = Vec::new();
+    let each = &mut |located: Located| found.extend(located.runs.iter().map(|run| run.stored_as));
+    env.view().locate(D, &Cut::LOW, &Cut::HIGH, each).unwrap();
+    found
+}
+
+#[test]
+fn few_long_pairs_outweigh_many_short_ones_and_of_as_many_bytes_the_smaller_code_decides() {
+    let [none, lz4, zstd] =
+        [PairCompression::None, PairCompression::Lz4, PairCompression::Zstd(ZstdLevel::DEFAULT)];
+    let short = |asked| [(asked, 10), (asked, 10), (asked, 10)];
+    // All lie in one run.
+    let stored_as = |pairs: &[_]| {
+        let mut found = stored_as(pairs);
+        found.dedup();
+        found
+    };
+    assert_eq!(stored_as(&[&[(none, 2000)], &short(lz4)[..]].concat()), [StoredAs::Raw]);
+    assert_eq!(stored_as(&[&short(none)[..], &[(zstd, 2000)]].concat()), [StoredAs::Zstd]);
+    assert_eq!(stored_as(&[(lz4, 1000), (none, 1000)]), [StoredAs::Raw]);
+    assert_eq!(stored_as(&[(lz4, 1000), (zstd, 1000)]), [StoredAs::Lz4]);
+    assert_eq!(stored_as(&[(none, 1000), (PairCompression::Usual, 1000)]), [StoredAs::Lz4]);
+}
+
+/// Pieces that ask for none say nothing about whether the compression of others pays.
+#[test]
+fn pieces_behind_many_that_ask_for_none_are_compressed() {
+    let pairs = [[(PairCompression::None, 8000); 3], [(PairCompression::Lz4, 8000); 3]].concat();
+    let (raw, lz4) = (StoredAs::Raw, StoredAs::Lz4);
+    assert_eq!(stored_as(&pairs), [raw, raw, raw, lz4, lz4, lz4]);
+}
+
 fn incompat(device: &Arc<MemDevice>) -> u64 {
     let found = superblocks(device.clone(), &mut |_| ()).unwrap();
     found.current.unwrap().features.incompat
@@ -287,4 +334,22 @@ fn the_first_change_that_asks_makes_a_checkpoint_that_says_so() {
     assert_eq!(env.stats().checkpoints, before);
     env.close().unwrap();
     assert_eq!(incompat(&device), PAIR_COMPRESSION, "it stays");
+}
+
+/// The next change that asks tries again.
+#[test]
+fn a_checkpoint_that_fails_leaves_the_volume_to_programs_that_do_not_know_it() {
+    let device = made(64 << 10, 8 << 10, 8);
+    let env = opened(&device, Arc::new(Replace));
+    let mut batch = Batch::new();
+    batch.compress_as(PairCompression::None);
+    batch.put(D, b"key", b"value");
+    device.set_fault(Some(Fault { at_call: 1, op: Some(DeviceOp::Write), errno: ENOSPC, lasting: true }));
+    assert!(env.commit(&batch).is_err());
+    device.set_fault(None);
+    env.checkpoint().unwrap();
+    assert_eq!((env.get(D, b"key").unwrap(), incompat(&device)), (None, 0));
+    env.commit(&batch).unwrap();
+    assert_eq!(incompat(&device), PAIR_COMPRESSION);
+    env.close().unwrap();
 }

@@ -169,3 +169,23 @@ fn by_content(cell: &BTreeMap<Occupant, u64>) -> Vec<(Content, u64)> {
     }
     sums.into_iter().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_free_and_not_reached_is_held() {
+        let node = |dict| Occupant::Node { dict, height: 2, sharing: Sharing::Shared };
+        let other = betree::DictId(betrfs::DATA.0 ^ 1);
+        let cell = [(Occupant::Unreached, 3), (Occupant::Held, 4), (Occupant::Free, 5)];
+        let nodes = [(node(betrfs::DATA), 6), (node(other), 7)];
+        let expected = [
+            (Content::Metadata { height: 2, is_shared: true }, 7),
+            (Content::Data { height: 2, is_shared: true }, 6),
+            (Content::Held, 7),
+            (Content::Free, 5),
+        ];
+        assert_eq!(by_content(&cell.into_iter().chain(nodes).collect()), expected);
+    }
+}

@@ -114,6 +114,12 @@ fn a_copys_keys_are_told_by_its_own_names_and_share_the_blocks() {
             .for_each(|number| batch.put(D, &[b"a/", &key(number)[..]].concat(), &value(number, 0)));
         env.commit(&batch).unwrap();
     }
+    // What the copy hides is not told.
+    let mut batch = Batch::new();
+    (0..50).for_each(|number| {
+        batch.put(D, &[b"copies/first/", &key(number)[..]].concat(), &value(number, 1));
+    });
+    env.commit(&batch).unwrap();
     env.reclaim().unwrap();
     env.checkpoint().unwrap();
     let mut batch = Batch::new();
@@ -128,9 +134,78 @@ fn a_copys_keys_are_told_by_its_own_names_and_share_the_blocks() {
             for number in 0..600 {
                 let key = [prefix.as_bytes(), &key(number)[..]].concat();
                 assert!(holds(&bytes, newest(&found, &key), &value(number, 0)), "{prefix} {number}");
+                let shows = found.iter().filter(|found| !found.lo.is_above(&key) && found.hi.is_above(&key));
+                assert_eq!(shows.count(), 1, "{prefix} {number}");
             }
         }
         env.reclaim().unwrap();
+    }
+}
+
+/// Messages of several runs of a partition, also of the same keys.
+#[test]
+fn each_message_is_in_the_run_that_is_told_and_the_older_one_of_a_key_comes_first() {
+    let (device, mut env) = volume();
+    // So that what is stored stays as it is, and what is newer becomes a run of its own.
+    device.do_not_seek();
+    let mut batch = Batch::new();
+    (0..400).for_each(|number| batch.put(D, &key(number), &value(number, 0)));
+    env.commit(&batch).unwrap();
+    for round in 1..=3 {
+        // What is not in memory gets a run more.
+        env.close().unwrap();
+        env = Arc::new(Env::open(device.clone(), options()).unwrap());
+        let mut batch = Batch::new();
+        batch.put(D, &key(round), &value(round, round));
+        batch.upsert(D, &key(300), &value(300, round));
+        env.commit(&batch).unwrap();
+        env.checkpoint().unwrap();
+    }
+    let bytes = device.bytes();
+    let mut found = located(&env, &Cut::LOW, &Cut::HIGH);
+    found.retain(|found| found.level > Level::Leaf);
+    found.sort_by(|one, other| one.lo.cmp(&other.lo));
+    let told = [1, 2, 3, 300, 300, 300].map(|number| Cut::before(key(number)));
+    assert!(found.iter().map(|found| &found.lo).eq(&told), "{found:?}");
+    for (place, (number, round)) in found.iter().zip([(1, 1), (2, 2), (3, 3), (300, 1), (300, 2), (300, 3)]) {
+        assert!(holds(&bytes, place, &value(number, round)), "{number} in round {round}: {place:?}");
+    }
+}
+
+/// More than are looked at while writers wait, in two memtables.
+#[test]
+fn each_message_in_memory_is_told_once_as_of_the_view_and_the_older_one_of_a_key_first() {
+    let (_device, env) = volume();
+    let put = |numbers: core::ops::Range<u64>| {
+        let mut batch = Batch::new();
+        numbers.for_each(|number| batch.put(D, &key(number), b"value"));
+        env.commit(&batch).unwrap();
+    };
+    put(0..700);
+    env.engine.freeze(true);
+    let mut batch = Batch::new();
+    for number in (0..700).step_by(7) {
+        batch.upsert(D, &key(number), b"delta");
+        batch.delete(D, &key(number + 1));
+    }
+    env.commit(&batch).unwrap();
+    let view = env.view();
+    assert_eq!(env.engine.dicts[0].state.read().frozen.len(), 1);
+    put(0..900);
+    for (first, end) in [(0, 900), (3, 650), (256, 257), (650, 900)] {
+        let mut told: BTreeMap<Cut, Vec<Holds>> = BTreeMap::new();
+        let (lo, hi) = (Cut::before(key(first)), Cut::before(key(end)));
+        view.locate(D, &lo, &hi, &mut |found| {
+            assert_eq!((found.level, found.runs.len()), (Level::Memtable, 0));
+            told.entry(found.lo).or_default().push(found.holds);
+        })
+        .unwrap();
+        let holds = |number: u64| match number % 7 {
+            0 => Vec::from([Holds::Values, Holds::Deltas]),
+            _ => Vec::from([Holds::Values]),
+        };
+        let expected = (first..end.min(700)).map(|number| (Cut::before(key(number)), holds(number)));
+        assert!(told.into_iter().eq(expected), "{first} to {end}");
     }
 }
 

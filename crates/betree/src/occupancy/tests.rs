@@ -153,6 +153,47 @@ fn what_clones_share_is_told_once_and_what_views_keep_is_held() {
     assert!(held(&freed) < 64 << 10 && all(&freed) < all(&before) / 2, "{freed:?}");
 }
 
+/// Behind a clone whose nodes have changed, several edges lead to leaves.
+#[test]
+fn a_leaf_to_which_several_ways_lead_is_shared_and_counts_once() {
+    let (_device, env) = volume();
+    fill(&env, D, "a/", 600, noise);
+    env.checkpoint().unwrap();
+    let mut batch = Batch::new();
+    batch.clone_range(D, b"a/", b"c/");
+    env.commit(&batch).unwrap();
+    env.checkpoint().unwrap();
+    fill(&env, D, "c/003", 100, noise);
+    env.reclaim().unwrap();
+    env.checkpoint().unwrap();
+    env.checkpoint().unwrap();
+    let changed = taken(&env, 1);
+    let leaves = env.engine.table.lock().nodes().filter(|(_, height, _)| *height == 0).count() as u64;
+    assert_eq!(changed.compressed.leaves, leaves);
+    assert!(bytes_of(&changed, is_shared) >= 300 * 400, "{:?}", changed.sums());
+}
+
+/// A view's node and a later one may have the same slot of the node table.
+#[test]
+fn a_node_that_was_made_after_the_view_is_unreached() {
+    let (_device, env) = volume();
+    fill(&env, D, "a/", 600, noise);
+    env.checkpoint().unwrap();
+    let view = env.view();
+    assert!(view.get(D, b"a/00000").unwrap().is_some());
+    let mut batch = Batch::new();
+    batch.delete_range(D, &Cut::LOW, &Cut::HIGH);
+    batch.mark_freeing(1 << 20);
+    env.commit(&batch).unwrap();
+    env.reclaim().unwrap();
+    env.checkpoint().unwrap();
+    fill(&env, OTHER, "", 600, noise);
+    env.checkpoint().unwrap();
+    let stale = view.occupancy(1, &mut || ControlFlow::Continue(())).unwrap();
+    assert!(bytes_of(&stale, is_node_of(D)) < 64 << 10, "{:?}", stale.sums());
+    assert!(bytes_of(&stale, |occupant| *occupant == Occupant::Unreached) >= 600 * 400, "{:?}", stale.sums());
+}
+
 /// Two windows that show different halves of a node share nothing; a third one over both does.
 #[test]
 fn a_node_is_shared_where_windows_overlap() {

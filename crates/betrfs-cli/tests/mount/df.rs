@@ -78,12 +78,20 @@ fn the_parts_of_a_volume_with_clones_and_a_snapshot_are_all_of_it() {
     assert_eq!(bytes(&df(volume), "data"), bytes(&cloned, "data"));
     // What it looks at is in memory by now.
     assert_eq!(reads(), before);
+    let room = rustix::fs::statvfs(&mounted.dir).unwrap();
+    assert!(bytes(&served, "available").abs_diff(room.f_bavail * room.f_frsize) < MIB, "{served}");
+    assert!(bytes(&served, "reserve") > MIB, "{served}");
     let lines = said(&run("df", &mounted.dir, &[]));
     for word in
         ["volume", "superblocks", "  data", "  metadata", "  held", "  pending", "shared", "compression"]
     {
         assert!(lines.lines().any(|line| line.starts_with(word)), "`{word}` is not in {lines}");
     }
+    // What was deleted a moment ago is no data any more.
+    fs::remove_file(mounted.path("text")).unwrap();
+    let freed = df(&mounted.dir);
+    let raw = |told: &Value| told["compression"]["raw_bytes"].as_u64().unwrap();
+    assert!(raw(&freed) + text.len() as u64 * 3 / 4 < raw(&served), "{freed} after {served}");
 }
 
 #[test]

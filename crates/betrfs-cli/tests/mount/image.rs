@@ -124,6 +124,23 @@ fn a_picture_is_svg_with_the_sums_of_df_and_the_directories() {
 }
 
 #[test]
+fn of_many_directories_the_first_by_name_are_drawn() {
+    let mounted = Mounted::of_size("64M");
+    mounted.mount();
+    let names: Vec<String> = (0..26).map(|number| format!("d{number:02}")).collect();
+    for name in names.iter().rev() {
+        fs::create_dir(mounted.path(name)).unwrap();
+    }
+    let to = mounted.volume.with_extension("svg");
+    let first = |svg: String| {
+        names.iter().filter(|name| svg.contains(&format!("/{name}: "))).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(first(drawn(&mounted.dir, &to)), names[..24]);
+    mounted.umount();
+    assert_eq!(first(drawn(&mounted.volume, &to)), names[..24]);
+}
+
+#[test]
 fn a_file_that_exists_stays_and_what_is_no_volume_is_refused() {
     let mounted = Mounted::of_size("64M");
     let to = mounted.volume.with_extension("svg");

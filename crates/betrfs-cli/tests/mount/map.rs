@@ -115,6 +115,10 @@ fn the_bytes_of_a_file_are_where_the_map_says_also_those_of_a_copy() {
     let lines = said(&run("map", &file, &["--offset", "1M", "--length", "64K"]));
     assert!(lines.lines().nth(1).unwrap().trim_start().starts_with("1048576"), "{lines}");
     assert!(lines.contains(" leaf shared\n") && lines.contains(" none "), "{lines}");
+    let part = json("map", &file, &["--offset", "1M", "--length", "64K"]);
+    let part = part["parts"].as_array().unwrap();
+    let len: usize = part.iter().map(|part| number(&part["length_bytes"])).sum();
+    assert_eq!((number(&part[0]["offset_bytes"]), len), (MIB, 64 << 10));
     let reads = || mounted.stats()["engine"]["device_read_bytes"].as_u64().unwrap();
     let before = reads();
     parts(&mounted.path("copy/file"));

@@ -3,9 +3,10 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use rustix::mount::{MountFlags, UnmountFlags};
 use serde_json::{Value, json};
 
 use crate::attributes::open_to_all;
@@ -111,6 +112,30 @@ fn values_are_inherited_shown_with_their_source_and_obeyed() {
     assert_eq!((property(&b, "noatime"), property(&c, "noatime")), (inherited("on", &root), local("off")));
 }
 
+/// Other mounts below a directory are none of its directories, and what is above a mount has no path.
+#[test]
+fn mounts_below_are_left_out_and_what_is_above_a_mount_is_told_so() {
+    let mounted = Mounted::new();
+    tree(&mounted);
+    let [a, b, c, other] = ["a", "a/b", "a/b/c", "other"].map(|path| mounted.path(path));
+    ok(&set(&a, &["noatime=on"]));
+    ok(&set(&c, &["noatime=off"]));
+    rustix::mount::mount("none", &b, "tmpfs", MountFlags::empty(), None).unwrap();
+    let all = get_json(&a, &["-r", "noatime"]);
+    rustix::mount::unmount(&b, UnmountFlags::empty()).unwrap();
+    assert_eq!(all["directories"].as_array().unwrap().len(), 1, "{all}");
+    let all = get_json(&a, &["-r", "noatime"]);
+    assert_eq!(all["directories"].as_array().unwrap().len(), 2, "{all}");
+
+    let part = tempfile::tempdir().unwrap();
+    rustix::mount::mount_bind(&b, part.path()).unwrap();
+    let (told, words) = (property(part.path(), "noatime"), get(part.path(), &["noatime"]));
+    rustix::mount::unmount(part.path(), UnmountFlags::empty()).unwrap();
+    assert_eq!(told, json!({ "value": "on", "source": "inherited" }));
+    assert_eq!(words, "noatime      on       inherited from above the mount point\n");
+    assert_eq!(property(&other, "noatime"), default("off"));
+}
+
 #[test]
 fn clones_keep_values_and_what_moves_inherits_anew() {
     let mounted = Mounted::new();
@@ -192,20 +217,20 @@ fn text(number: u32, len: usize) -> Vec<u8> {
     words.flat_map(|word| format!("{word} ").into_bytes()).take(len).collect()
 }
 
-/// Files of 100 KB and of 2 in a directory.
+/// The files of a directory, of 100 KB and of 2, with their contents.
+fn files(dir: &Path) -> impl Iterator<Item = (PathBuf, Vec<u8>)> {
+    let len = |number| if number % 2 == 0 { 100_000 } else { 2000 };
+    (0..40).map(move |number| (dir.join(number.to_string()), text(number, len(number))))
+}
+
+/// Makes the files in a new directory.
 fn fill(dir: &Path) {
     fs::create_dir(dir).unwrap();
-    for number in 0..40 {
-        let len = if number % 2 == 0 { 100_000 } else { 2000 };
-        fs::write(dir.join(number.to_string()), text(number, len)).unwrap();
-    }
+    files(dir).for_each(|(file, data)| fs::write(file, data).unwrap());
 }
 
 fn assert_filled(dir: &Path) {
-    for number in 0..40 {
-        let len = if number % 2 == 0 { 100_000 } else { 2000 };
-        assert!(fs::read(dir.join(number.to_string())).unwrap() == text(number, len), "{number}");
-    }
+    files(dir).for_each(|(file, data)| assert!(fs::read(&file).unwrap() == data, "{}", file.display()));
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod known_damage;
 mod links;
 mod listings;
 mod lost_blocks;
+mod map;
 mod ownership;
 mod properties;
 mod quota_histories;

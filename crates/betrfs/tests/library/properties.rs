@@ -2,8 +2,8 @@
 //! links, remounts and crashes.
 
 use betrfs::{
-    DataCompression, Error, FlagSetter, InodeFlags, InodeId, OwnProperties, PropertyChange, PropertySource,
-    RenameFlags, SNAPSHOTS_NAME, SetProperties, Volume, ZstdLevel,
+    DataCompression, Error, FallocateMode, FlagSetter, InodeFlags, InodeId, OwnProperties, PropertyChange,
+    PropertySource, RenameFlags, SNAPSHOTS_NAME, SetProperties, Volume, ZstdLevel,
 };
 
 use std::sync::Arc;
@@ -314,18 +314,21 @@ fn text(number: u32, len: usize) -> Vec<u8> {
 
 const FILES: u32 = 40;
 
-/// Files of one block and of many in a new directory.
+/// The files of a directory, of one block and of many: the number that is their name, and their contents.
+fn files() -> impl Iterator<Item = (u32, Vec<u8>)> {
+    (0..FILES).map(|number| (number, text(number, if number % 2 == 0 { 3000 } else { 60_000 })))
+}
+
+/// Makes the files in a new directory.
 fn fill(volume: &Volume, dir: InodeId) {
-    for number in 0..FILES {
-        let len = if number % 2 == 0 { 3000 } else { 60_000 };
-        volume.create_with(dir, format!("{number}").as_bytes(), &new_file(), &text(number, len)).unwrap();
+    for (number, data) in files() {
+        volume.create_with(dir, format!("{number}").as_bytes(), &new_file(), &data).unwrap();
     }
 }
 
 fn assert_filled(volume: &Volume, path: &str) {
-    for number in 0..FILES {
-        let len = if number % 2 == 0 { 3000 } else { 60_000 };
-        assert_eq!(contents(volume, &format!("{path}/{number}")), text(number, len), "{path}/{number}");
+    for (number, data) in files() {
+        assert_eq!(contents(volume, &format!("{path}/{number}")), data, "{path}/{number}");
     }
 }
 
@@ -383,10 +386,9 @@ fn a_change_of_compression_counts_for_what_is_written_from_then_on() {
     volume.set_properties(dir, &compression(zstd(9)), None).unwrap();
     assert_eq!(stored(&volume, "/d").abs_diff(lz4) / 8192, 0);
     // In pieces, which are put or change blocks in part.
-    for number in 0..FILES {
-        let len = if number % 2 == 0 { 3000 } else { 60_000 };
+    for (number, data) in files() {
         let file = node(&volume, &format!("/d/{number}"));
-        for (at, part) in text(number, len).chunks(1500).enumerate() {
+        for (at, part) in data.chunks(1500).enumerate() {
             volume.write(file, at as u64 * 1500, part).unwrap();
         }
     }
@@ -435,6 +437,36 @@ fn moved_and_cloned_files_are_written_as_their_place_has_it() {
     for number in (0..1200).step_by(50) {
         assert_eq!(contents(&volume, &format!("/twin/{number}")), text(number, 4000));
     }
+    assert_sound(&volume);
+}
+
+/// Of a block that is cut, or has a hole, the rest is written as its directory has it.
+#[test]
+fn blocks_that_are_cut_and_punched_ask_as_their_directory_does() {
+    let disk = disk_with_zstd();
+    let volume = disk.open();
+    let dir = mkdir(&volume, ROOT, "d").node;
+    volume.set_properties(dir, &compression(zstd(9)), None).unwrap();
+    let files: Vec<InodeId> = (0..600)
+        .map(|number| {
+            let name = format!("{number}");
+            volume.create_with(dir, name.as_bytes(), &new_file(), &text(number, 4000)).unwrap().node
+        })
+        .collect();
+    let whole = stored(&volume, "/d");
+    for file in &files {
+        volume.setattr(*file, &betrfs::SetAttr { size: Some(3900), ..Default::default() }).unwrap();
+    }
+    let cut = stored(&volume, "/d");
+    assert!(cut * 10 < whole * 11, "{cut} of {whole}");
+    for file in &files {
+        volume.fallocate(*file, FallocateMode::PunchHole, 100, 100).unwrap();
+    }
+    let punched = stored(&volume, "/d");
+    assert!(punched * 10 < whole * 11, "{punched} of {whole}");
+    let mut expected = text(7, 3900);
+    expected[100..200].fill(0);
+    assert_eq!(contents(&volume, "/d/7"), expected);
     assert_sound(&volume);
 }
 

@@ -207,3 +207,30 @@ fn escaped(text: &str) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_has_the_colour_of_what_takes_most_of_it_and_is_paler_the_more_is_free() {
+        let data = Content::Data { height: 0, is_shared: false };
+        let cell = |log, bytes, free| [(Content::Log, log), (data, bytes), (Content::Free, free)];
+        for (cell, expected) in [
+            (cell(1, 9, 90), (data, 4)),
+            (cell(10, 20, 70), (data, 6)),
+            (cell(20, 30, 50), (data, 8)),
+            (cell(45, 30, 25), (Content::Log, 10)),
+        ] {
+            assert_eq!(look(&cell, 100), expected);
+        }
+        assert_eq!(look(&[(Content::Free, 100)], 100), (Content::Free, 10));
+        assert_eq!(look(&[], 0), (Content::Free, 10));
+    }
+
+    #[test]
+    fn texts_are_those_of_xml_whatever_a_label_has() {
+        assert_eq!(escaped("a<b> & \"c\""), "a&lt;b&gt; &amp; &quot;c&quot;");
+        assert_eq!(escaped("\u{1}é\u{ffff}\u{7f}"), "\u{fffd}é\u{fffd}\u{fffd}");
+    }
+}
