@@ -15,9 +15,11 @@ use std::io;
 /// # Errors
 /// The operating system's.
 pub fn set_sched_idle() -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 0 };
+    // All that the kernel's `struct sched_param` has. The call itself, for musl's function does nothing.
+    let priority: libc::c_int = 0;
     // SAFETY: the call reads the parameters, which live on the stack, and writes no memory.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) } {
+    match unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0_i64, libc::SCHED_IDLE, &raw const priority) }
+    {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

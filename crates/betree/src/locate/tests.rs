@@ -114,11 +114,14 @@ fn a_copys_keys_are_told_by_its_own_names_and_share_the_blocks() {
             .for_each(|number| batch.put(D, &[b"a/", &key(number)[..]].concat(), &value(number, 0)));
         env.commit(&batch).unwrap();
     }
-    // What the copy hides is not told.
+    // What the copy hides is not told: it stays in a leaf with its neighbours.
     let mut batch = Batch::new();
-    (0..50).for_each(|number| {
-        batch.put(D, &[b"copies/first/", &key(number)[..]].concat(), &value(number, 1));
-    });
+    for hidden in [0, 300, 599] {
+        batch.put(D, &[b"copies/first/", &key(hidden)[..]].concat(), &value(hidden, 1));
+    }
+    for neighbour in [&b"copies/a"[..], b"copies/z"] {
+        batch.put(D, neighbour, &value(0, 2));
+    }
     env.commit(&batch).unwrap();
     env.reclaim().unwrap();
     env.checkpoint().unwrap();

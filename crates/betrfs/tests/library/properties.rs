@@ -454,13 +454,18 @@ fn blocks_that_are_cut_and_punched_ask_as_their_directory_does() {
         })
         .collect();
     let whole = stored(&volume, "/d");
-    for file in &files {
-        volume.setattr(*file, &betrfs::SetAttr { size: Some(3900), ..Default::default() }).unwrap();
+    // Often, so that most of the changes come to the leaves and are merged there.
+    for size in (3900..=4000).rev().step_by(5) {
+        for file in &files {
+            volume.setattr(*file, &betrfs::SetAttr { size: Some(size), ..Default::default() }).unwrap();
+        }
     }
     let cut = stored(&volume, "/d");
     assert!(cut * 10 < whole * 11, "{cut} of {whole}");
-    for file in &files {
-        volume.fallocate(*file, FallocateMode::PunchHole, 100, 100).unwrap();
+    for at in (100..200).step_by(5) {
+        for file in &files {
+            volume.fallocate(*file, FallocateMode::PunchHole, at, 5).unwrap();
+        }
     }
     let punched = stored(&volume, "/d");
     assert!(punched * 10 < whole * 11, "{punched} of {whole}");
