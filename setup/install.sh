@@ -34,10 +34,16 @@ need_rust() {
     for component in rustfmt clippy; do
         grep -q "^$component" <<<"$have" || rustup component add --toolchain "$channel" "$component"
     done
-    if ! grep -q 'rust-std-x86_64-unknown-none' <<<"$have"; then
-        rustup target add --toolchain "$channel" x86_64-unknown-none
-    fi
+    need_target x86_64-unknown-none
     cargo --version
+}
+
+# Makes sure that the toolchain can build for a target.
+need_target() {
+    local channel have
+    channel=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+    have=$(rustup component list --toolchain "$channel" --installed)
+    grep -q "^rust-std-$1" <<<"$have" || rustup target add --toolchain "$channel" "$1"
 }
 
 # Makes sure that volumes can be mounted.
