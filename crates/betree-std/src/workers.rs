@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use betree::Env;
+use betree::{Env, State};
 
 /// The number of threads for an environment, and the periods of syncs and checkpoints.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +100,8 @@ struct Timer {
     synced_commits: u64,
     checkpointed_commits: u64,
     next_checkpoint: Instant,
+    /// Whether the volume took no changes at the last look.
+    was_read_only: bool,
     reported: bool,
 }
 
@@ -107,7 +109,15 @@ impl Timer {
     fn new(env: Arc<Env>, options: WorkersOptions) -> Timer {
         let next_checkpoint = Instant::now() + options.checkpoint_every;
         // Commits from before the start of the threads may not be durable: so 0.
-        Timer { env, options, synced_commits: 0, checkpointed_commits: 0, next_checkpoint, reported: false }
+        Timer {
+            env,
+            options,
+            synced_commits: 0,
+            checkpointed_commits: 0,
+            next_checkpoint,
+            was_read_only: false,
+            reported: false,
+        }
     }
 
     fn run(mut self, stopped: &mpsc::Receiver<()>) {
@@ -119,6 +129,11 @@ impl Timer {
 
     fn tick(&mut self, now: Instant) {
         let commits = self.env.stats().commits;
+        let is_read_only = matches!(self.env.state(), State::ReadOnly(_));
+        let has_failed = is_read_only && !std::mem::replace(&mut self.was_read_only, is_read_only);
+        if now >= self.next_checkpoint || has_failed {
+            self.keep_errors();
+        }
         if now >= self.next_checkpoint {
             self.next_checkpoint = now + self.options.checkpoint_every;
             if commits != self.checkpointed_commits && self.succeeded(self.env.checkpoint(), "checkpoint") {
@@ -128,6 +143,13 @@ impl Timer {
         }
         if commits != self.synced_commits && self.succeeded(self.env.sync(), "sync") {
             self.synced_commits = commits;
+        }
+    }
+
+    /// Keeps the counts of errors, so that a crash takes those of a short time away at most.
+    fn keep_errors(&self) {
+        if let Err(error) = self.env.keep_errors() {
+            tracing::warn!("the counts of errors could not be kept on the volume: {error}");
         }
     }
 

@@ -6,6 +6,7 @@ mod closing;
 mod commit;
 mod compact;
 mod durability;
+mod errors;
 mod expired;
 mod grow;
 mod identity;

@@ -5,9 +5,14 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use betree_platform::sync::Mutex;
-use betree_platform::sync::atomic::{AtomicU64, Ordering};
+use betree_platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
+
+mod errors;
+
+pub(crate) use errors::ErrorKind;
+pub use errors::{ErrorCount, ErrorRecord};
 
 /// A trouble of an environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +57,10 @@ pub trait Watcher: Send + Sync {
 pub(crate) struct Health {
     state: Mutex<State>,
     watcher: Option<Arc<dyn Watcher>>,
+    /// The errors of the volume's life, as far as they are known.
+    errors: Mutex<ErrorRecord>,
+    /// Whether a failure has ended the changes of this opening.
+    has_failed: AtomicBool,
     failed_work: AtomicU64,
     copies_used: AtomicU64,
     known_damage_reads: AtomicU64,
@@ -68,9 +77,22 @@ impl Health {
         self.state.lock().clone()
     }
 
-    /// Refuses every change from now on. Only the first failure is reported.
+    /// Refuses every change from now on, because of a failure. Only the first one is reported and noted.
     pub fn fail(&self, why: &str) {
+        self.has_failed.store(true, Ordering::Relaxed);
+        if let Some(since_ns) = self.turn(|now| !matches!(now, State::ReadOnly(_)), State::ReadOnly, why) {
+            self.errors.lock().note_read_only(why, since_ns);
+        }
+    }
+
+    /// Refuses every change from now on: the volume may only be read, and nothing has failed.
+    pub fn refuse_changes(&self, why: &str) {
         self.turn(|now| !matches!(now, State::ReadOnly(_)), State::ReadOnly, why);
+    }
+
+    /// Whether a failure has ended the changes of this opening.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
     }
 
     /// Begins without accepting changes, because the caller wants it so: the watcher hears of no trouble.
@@ -99,15 +121,54 @@ impl Health {
         self.watcher.as_ref().map(|watcher| watcher.now_ns())
     }
 
-    fn turn(&self, applies: impl Fn(&State) -> bool, into: impl Fn(Trouble) -> State, why: &str) {
+    /// Goes over to another state if this applies; returns the time.
+    fn turn(
+        &self,
+        applies: impl Fn(&State) -> bool,
+        into: impl Fn(Trouble) -> State,
+        why: &str,
+    ) -> Option<i64> {
         let since_ns = self.now_ns().unwrap_or(0);
         let mut state = self.state.lock();
-        if applies(&state) {
-            let new = into(Trouble { why: why.into(), since_ns });
-            *state = new.clone();
-            drop(state);
-            self.tell(&new);
+        if !applies(&state) {
+            return None;
         }
+        let new = into(Trouble { why: why.into(), since_ns });
+        *state = new.clone();
+        drop(state);
+        self.tell(&new);
+        Some(since_ns)
+    }
+
+    /// Counts an error.
+    pub fn count_error(&self, kind: ErrorKind) {
+        let now_ns = self.now_ns().unwrap_or(0);
+        self.errors.lock().add(kind, now_ns);
+    }
+
+    /// Counts damage of what is stored, if this error is one.
+    pub fn count_damage<T>(&self, read: Result<T>) -> Result<T> {
+        if let Err(Error::Corrupt { .. }) = read {
+            self.count_error(ErrorKind::Checksum);
+        }
+        read
+    }
+
+    /// The errors of the volume's life.
+    pub fn errors(&self) -> ErrorRecord {
+        self.errors.lock().clone()
+    }
+
+    /// Takes in what was counted before this opening.
+    pub fn take_earlier_errors(&self, earlier: ErrorRecord) {
+        let mut errors = self.errors.lock();
+        let later = core::mem::replace(&mut *errors, earlier);
+        errors.join(later);
+    }
+
+    /// Begins to count anew; returns what was counted.
+    pub fn reset_errors(&self) -> ErrorRecord {
+        core::mem::take(&mut *self.errors.lock())
     }
 
     fn tell(&self, state: &State) {

@@ -10,7 +10,7 @@ use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp, Read};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::{Error, Result};
-use crate::health::{Health, Watcher};
+use crate::health::{ErrorKind, Health, Watcher};
 use crate::space::Extent;
 
 #[cfg(test)]
@@ -103,12 +103,15 @@ impl Disk {
     pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         debug_assert!(is_in_blocks(offset, buf.len()));
         self.count_reads(1, buf.len());
-        Ok(self.device.read_at(offset, buf)?)
+        self.device.read_at(offset, buf).map_err(|error| {
+            self.health.count_error(ErrorKind::Read);
+            Error::Device(error)
+        })
     }
 
     /// Makes several reads together, each in whole blocks, and sets the result of each.
     pub(crate) fn read_many(&self, reads: &mut [Read<'_>]) {
-        match reads {
+        match &mut *reads {
             [] => {}
             [read] => {
                 self.count_reads(1, read.buf.len());
@@ -119,6 +122,9 @@ impl Disk {
                 self.count_reads(reads.len(), reads.iter().map(|read| read.buf.len()).sum());
                 self.device.read_many(reads);
             }
+        }
+        for _ in reads.iter().filter(|read| read.result.is_err()) {
+            self.health.count_error(ErrorKind::Read);
         }
     }
 
@@ -182,6 +188,18 @@ impl Disk {
         self.device.sync().map_err(|e| self.poison(e))
     }
 
+    /// Writes `buf` at byte `offset` and syncs, in spite of an earlier failure: for a note on which nothing
+    /// depends. A failure of its own is not counted.
+    pub(crate) fn write_note(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        debug_assert!(is_in_blocks(offset, buf.len()));
+        let _turn = self.sync_turn.lock();
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.write_bytes.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        self.device.write_at(offset, buf)?;
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        Ok(self.device.sync()?)
+    }
+
     /// [`Error::ReadOnly`] after a failed write or sync.
     pub(crate) fn refuse_if_poisoned(&self) -> Result<()> {
         match &*self.poison.lock() {
@@ -226,6 +244,7 @@ impl Disk {
 
     fn poison(&self, error: DeviceError) -> Error {
         self.refuse_from_now_on(&error.to_string());
+        self.health.count_error(if error.op == DeviceOp::Sync { ErrorKind::Sync } else { ErrorKind::Write });
         self.health.fail(&error.to_string());
         Error::Device(error)
     }

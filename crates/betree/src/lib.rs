@@ -153,7 +153,7 @@ pub use error::{Error, Result};
 pub use format::superblock::scrub_record::{ScrubRecord, ScrubState};
 pub use format::superblock::{Identity, LABEL_BYTES_MAX, VERSION as FORMAT_VERSION};
 pub use format::tail::TaggedTail;
-pub use health::{State, Trouble, Watcher};
+pub use health::{ErrorCount, ErrorRecord, State, Trouble, Watcher};
 pub use key::{Cut, KEY_BYTES_MAX};
 pub use locate::{Holds, Level, Located, StoredRun};
 pub use message::{PairCompression, ZstdLevel};

@@ -114,13 +114,7 @@ impl Env {
         let Replayed { next_msn, batches: replayed_batches } = replayed;
         let opened =
             Opened { bad_copies, is_damaged: true, for_reading: true, replayed_batches, ..Opened::default() };
-        let env = Env::new(
-            engine,
-            log,
-            next_msn,
-            Committed { superblock, directory: None, directory_copy: None },
-            opened,
-        );
+        let env = Env::new(engine, log, next_msn, Committed::without_errors(superblock, None, None), opened);
         // There is nothing to write at its end.
         env.abandon();
         Ok(env)

@@ -3,6 +3,7 @@
 
 mod bar;
 mod commands;
+mod errors;
 mod failure;
 mod format;
 mod helper;

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use betree::ErrorRecord;
 use betree::debug::{Superblock, superblocks};
 use betree_std::FileDevice;
 use betrfs::Uuid;
@@ -30,6 +31,10 @@ pub struct Tags {
     pub made_ns: i64,
     /// The program that made it, with its version.
     pub made_by: String,
+    /// The size up to which it grows by itself, in bytes, if it does.
+    pub grow_to_bytes: Option<u64>,
+    /// The errors that are counted on it.
+    pub errors: ErrorRecord,
 }
 
 impl Tags {
@@ -40,10 +45,12 @@ impl Tags {
     pub fn read(path: &Path) -> Result<Tags, Failure> {
         let device = FileDevice::open_to_look(path)?;
         let found = superblocks(Arc::new(device), &mut |_| ()).and_then(|found| found.current);
-        let Superblock { identity, volume_bytes, clean, .. } =
-            found.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        let found = found.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        let errors = found.errors();
+        let grow_to_bytes = Some(found.growth_limit_bytes()).filter(|limit| *limit > 0);
+        let Superblock { identity, volume_bytes, clean, .. } = found;
         let betree::Identity { label, uuid, made_ns, made_by, .. } = identity;
-        Ok(Tags { label, uuid, volume_bytes, closed: clean, made_ns, made_by })
+        Ok(Tags { label, uuid, volume_bytes, closed: clean, made_ns, made_by, grow_to_bytes, errors })
     }
 }
 

@@ -13,6 +13,7 @@ mod closing;
 mod control;
 mod counters;
 mod errno;
+mod error_status;
 mod file_map;
 mod inherited;
 mod ioctl;
@@ -41,6 +42,7 @@ pub use control::{
 };
 pub use counters::{Counters, DataBytes, RequestCount};
 pub use errno::{Errno, errno, is_damage};
+pub use error_status::{CountedErrors, ErrorStatus, WasReadOnly};
 pub use file_map::{DeviceRange, MapExtent, MapRun};
 pub use inherited::hand_down_standard_descriptors_only;
 pub use ioctl::{

@@ -41,6 +41,18 @@ pub fn metrics_page(status: &Status) -> Result<String, fmt::Error> {
         )?;
         page.single("scrub_problems", "gauge", "Problems that the last scrub found.", scrub.problems)?;
     }
+    page.family("errors_total", "counter", "Errors that are counted on the volume, since they were reset.")?;
+    for (kind, errors) in status.errors.kinds() {
+        page.sample("errors_total", &[("kind", kind.to_owned())], errors.count)?;
+    }
+    page.family("error_timestamp_seconds", "gauge", "When the last error of a kind came; 0 without any.")?;
+    for (kind, errors) in status.errors.kinds() {
+        page.sample("error_timestamp_seconds", &[("kind", kind.to_owned())], errors.last.unwrap_or(0))?;
+    }
+    let read_only = status.errors.read_only.as_ref();
+    let at = read_only.and_then(|was| u64::try_from(was.since).ok()).unwrap_or(0);
+    let help = "When a failure last made the volume read-only; 0 if none did.";
+    page.single("read_only_timestamp_seconds", "gauge", help, at)?;
     let room = &status.room;
     for (name, help, bytes) in [
         ("size_bytes", "The room on the volume but for log and superblocks.", room.total_bytes),

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::check_report::ScrubStatus;
 use crate::control::{Line, Unheard};
 use crate::counters::{Counters, DataBytes, RequestCount};
+use crate::error_status::ErrorStatus;
 use crate::latency::Latency;
 use crate::layout::Room;
 use crate::mount_info::MountEntry;
@@ -91,6 +92,9 @@ pub struct Status {
     /// The last scrub of the volume; `None` if there was none.
     #[serde(default)]
     pub last_scrub: Option<ScrubStatus>,
+    /// The errors that are counted on the volume; none of a server of an earlier version.
+    #[serde(default)]
+    pub errors: ErrorStatus,
     /// The room on the volume; all 0 of a server of an earlier version.
     #[serde(default)]
     pub room: Room,
@@ -126,6 +130,7 @@ impl Status {
             uptime_seconds: uptime.as_secs(),
             state: volume.env().state().into(),
             last_scrub: volume.env().last_scrub().map(ScrubStatus::from),
+            errors: volume.env().errors().into(),
             room: Room::of(volume),
             requests: counters.snapshot(),
             latencies: counters.latencies(),

@@ -70,6 +70,34 @@ fn a_volume_that_changes_is_checkpointed_and_one_that_rests_is_not() {
 }
 
 #[test]
+fn counts_of_errors_are_kept_with_the_period_of_checkpoints_and_at_once_after_a_failure() {
+    let (device, env) = volume();
+    let kept = |env: &Arc<Env>| {
+        let left = Arc::new(device.copy()) as Arc<dyn betree_platform::Device>;
+        let superblock = betree::debug::superblocks(left, &mut |_| ()).unwrap().current.unwrap();
+        superblock.errors() == env.errors()
+    };
+    put(&env, b"a");
+    let mut timer = Timer::new(Arc::clone(&env), fast(5, 1 << 30));
+    timer.tick(Instant::now());
+    let idle = device.counts();
+    timer.tick(Instant::now());
+    assert_eq!(device.counts(), idle, "nothing has failed");
+
+    put(&env, b"b");
+    device.set_fault(Some(Fault { at_call: 1, op: Some(DeviceOp::Sync), errno: EIO, lasting: false }));
+    timer.tick(Instant::now());
+    assert!(timer.reported && !kept(&env));
+    timer.tick(Instant::now());
+    assert_eq!(env.errors().syncs.count, 1);
+    assert!(kept(&env), "not at once");
+    let idle = device.counts();
+    timer.tick(Instant::now());
+    timer.tick(Instant::now() + Duration::from_millis(2 << 30));
+    assert_eq!(device.counts(), idle, "they are kept");
+}
+
+#[test]
 fn stopping_is_prompt_whatever_the_periods_are() {
     let (_device, env) = volume();
     let workers = Workers::start(env, fast(1 << 30, 1 << 30)).unwrap();

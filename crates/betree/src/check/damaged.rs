@@ -47,7 +47,13 @@ impl Env {
         let log = Log::open_at(disk, log_area(&superblock), &superblock.identity.volume_id, &start, 0);
         let opened = Opened { bad_copies, is_damaged: true, for_reading: true, ..Opened::default() };
         let next_msn = superblock.next_msn;
-        Ok(Env::new(engine, log, next_msn, Committed { superblock, directory, directory_copy }, opened))
+        Ok(Env::new(
+            engine,
+            log,
+            next_msn,
+            Committed::without_errors(superblock, directory, directory_copy),
+            opened,
+        ))
     }
 }
 

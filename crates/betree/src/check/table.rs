@@ -146,7 +146,7 @@ pub(super) fn bad_superblocks(error: &Error) -> Finding {
 
 /// The finding of a bad copy of the superblock.
 pub(super) fn bad_copy(slot: &BadSlot) -> Finding {
-    let BadSlot { offset, why, may_be_torn } = slot;
+    let BadSlot { offset, why, may_be_torn, .. } = slot;
     let what = format!("the superblock's copy at byte {offset} is bad: {why}");
     let (code, place) = (FindingCode::BadSuperblock, Place::Superblock { offset: Some(*offset) });
     if *may_be_torn {

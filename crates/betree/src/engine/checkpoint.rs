@@ -19,6 +19,7 @@ use crate::events;
 use crate::format::superblock::table_copy::TableCopy;
 use crate::format::superblock::{DICTS_MAX, DIRECTORY_PARTS_MAX, DictRoot, Superblock, TablePlace, slots};
 use crate::format::table::{encode_directory, encode_page};
+use crate::health::ErrorRecord;
 use crate::invariant::internal;
 use crate::io::AlignedBuf;
 use crate::message::Msn;
@@ -42,9 +43,24 @@ pub(crate) struct Committed {
     pub directory: Option<Arc<Extent>>,
     /// That of the second copy of the node table, if there is one.
     pub directory_copy: Option<Arc<Extent>>,
+    /// The counts of errors that the volume has, as far as its superblock has room for them.
+    pub kept_errors: ErrorRecord,
+    /// Whether the second copy of a newer superblock was begun, and has failed: its first copy counts, and
+    /// must stay.
+    pub is_half_stored: bool,
 }
 
 impl Committed {
+    /// The last checkpoint of a volume that keeps no counts of errors.
+    pub fn without_errors(
+        superblock: Superblock,
+        directory: Option<Arc<Extent>>,
+        directory_copy: Option<Arc<Extent>>,
+    ) -> Committed {
+        let kept_errors = ErrorRecord::default();
+        Committed { superblock, directory, directory_copy, kept_errors, is_half_stored: false }
+    }
+
     /// The extents of both directories.
     pub fn directories(&self) -> impl Iterator<Item = &Arc<Extent>> {
         self.directory.iter().chain(&self.directory_copy)
@@ -235,7 +251,10 @@ impl Engine {
             next_msn: captured.next_msn,
             ..superblock
         };
-        slots::store(&self.store.disk, &superblock)?;
+        slots::store_first(&self.store.disk, &superblock)?;
+        committed.is_half_stored = true;
+        slots::store_second(&self.store.disk, &superblock)?;
+        committed.is_half_stored = false;
         committed.superblock = superblock;
         captured.table.retired.extend(committed.directory.replace(directory));
         let last = core::mem::replace(&mut committed.directory_copy, directory_copy.filter(|_| is_named));

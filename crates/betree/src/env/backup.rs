@@ -9,6 +9,7 @@ use super::Env;
 use crate::engine::checkpoint::Committed;
 use crate::engine::unnamed_blocks::Hold;
 use crate::error::{Error, Result};
+use crate::format::superblock::error_record;
 use crate::format::superblock::scrub_record::ScrubRecord;
 use crate::format::superblock::{Superblock, slots};
 use crate::invariant::internal;
@@ -72,7 +73,7 @@ impl Env {
         let bytes = ranges.iter().map(|range| range.len_blocks * BLOCK).sum();
         let hold = self.engine.unnamed.begin_backup(extents);
         // Everything is in the checkpoint, and nothing in the log.
-        let tail = ScrubRecord::removed_from(&committed.superblock.tail);
+        let tail = error_record::removed_from(&ScrubRecord::removed_from(&committed.superblock.tail));
         let superblock = Superblock { clean: true, tail, ..committed.superblock.clone() };
         Ok(Backup {
             env: self.clone(),

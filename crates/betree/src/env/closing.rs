@@ -34,8 +34,18 @@ impl Env {
     /// ```
     ///
     /// # Errors
-    /// As [`checkpoint`](Env::checkpoint).
+    /// As [`checkpoint`](Env::checkpoint). After a failure that ended all changes, the counts of errors are
+    /// [kept](Env::keep_errors).
     pub fn close(&self) -> Result<()> {
+        let closed = self.close_uncounted();
+        if closed.is_err() {
+            // The error that keeps the volume from closing is the one to return.
+            let _ = self.keep_errors();
+        }
+        closed
+    }
+
+    fn close_uncounted(&self) -> Result<()> {
         {
             let mut commit = self.commit.lock();
             match commit.end {

@@ -8,6 +8,7 @@ use crate::engine::checkpoint::{Captured, Committed};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::format::superblock::Superblock;
+use crate::format::superblock::error_record;
 use crate::format::superblock::features::Features;
 
 impl Env {
@@ -128,11 +129,15 @@ impl Env {
         if let Some(record) = *self.last_scrub.lock() {
             superblock.tail = record.put(&superblock.tail);
         }
+        let errors = self.errors();
+        superblock.tail = error_record::put(&errors, superblock.tail);
         if superblock == committed.superblock && captured.is_same(&superblock) {
+            committed.kept_errors = errors;
             events::checkpoint_unneeded();
             return Ok(());
         }
         self.engine.write_checkpoint(committed, captured, superblock, &|| self.scheduler.tell_done(None))?;
+        committed.kept_errors = errors;
         self.end_growth(committed);
         self.log.forget_before(first_unapplied);
         self.log.trim_to(&log_start);

@@ -102,8 +102,7 @@ impl Env {
             let body = Body::Interior(alloc::vec![Edge::null(Cut::LOW, Cut::HIGH)]);
             tree.set_root(tree.new_node(1, Cut::LOW, Cut::HIGH, body));
         }
-        let mut committed =
-            Committed { superblock: superblock.clone(), directory: None, directory_copy: None };
+        let mut committed = Committed::without_errors(superblock.clone(), None, None);
         events::checkpoint_begins(true);
         let captured = engine.capture(FIRST_MSN);
         engine.write_checkpoint(&mut committed, captured, superblock, &|| ())?;

@@ -228,12 +228,12 @@ pub(crate) fn read_checked(
     let mut buffer = AlignedBuf::zeroed(extent.len_blocks() as usize)?;
     disk.read_extent(extent, 0, buffer.as_mut_slice())?;
     if xxh3_64(bytes_of(&buffer, len)) != checksum {
-        return Err(Error::Corrupt {
+        return disk.health.count_damage(Err(Error::Corrupt {
             what,
             offset: extent.place(0),
             len: u64::from(len),
             why: "the checksum does not match".into(),
-        });
+        }));
     }
     Ok(buffer)
 }

@@ -20,9 +20,11 @@ use crate::expiry::Clock;
 use crate::format::limits::Limits;
 use crate::format::record::{Change, Changes};
 use crate::format::segment::last_msn;
+use crate::format::superblock::error_record;
 use crate::format::superblock::features::Features;
 use crate::format::superblock::slots::{self, Loaded};
 use crate::format::superblock::{DICTS_MAX, DictRoot, LogStart, Superblock};
+use crate::health::ErrorKind;
 use crate::io::Disk;
 use crate::log::{Log, LogArea, replay};
 use crate::node_id::NodeId;
@@ -100,13 +102,18 @@ impl Env {
                 bit_numbers(unknown)
             );
             disk.refuse_from_now_on(&why);
-            disk.health.fail(&why);
+            disk.health.refuse_changes(&why);
         } else if for_reading {
             disk.refuse_from_now_on(FOR_READING);
             disk.health.begin_for_reading(FOR_READING);
         } else {
             loaded.repair_slots(&disk)?;
         }
+        for _ in loaded.bad_slots.iter().filter(|slot| slot.is_rotten) {
+            disk.health.count_error(ErrorKind::Checksum);
+        }
+        let kept_errors = error_record::of(&loaded.superblock.tail).unwrap_or_default();
+        disk.health.take_earlier_errors(kept_errors.clone());
         let mut superblock = loaded.superblock;
         superblock.bind_upsert(&*options.upsert)?;
         let space = space_of(&superblock);
@@ -131,7 +138,13 @@ impl Env {
                 why: alloc::format!("the root {root} of a dictionary is not in the node table"),
             });
         }
-        let mut committed = Committed { superblock: superblock.clone(), directory, directory_copy };
+        let mut committed = Committed {
+            superblock: superblock.clone(),
+            directory,
+            directory_copy,
+            kept_errors,
+            is_half_stored: false,
+        };
         let mut next_msn = superblock.next_msn;
         let mut replayed_batches = 0u64;
         let mut each = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
@@ -180,7 +193,7 @@ impl Env {
                 if accepts_loss == LogLoss::Refuse {
                     return Err(lost);
                 }
-                log_loss = Some(lost);
+                log_loss = disk.health.count_damage(Err::<(), Error>(lost)).err();
             }
             events::replayed(end.segments, end.records, next_msn);
             log_position = end.next.position;

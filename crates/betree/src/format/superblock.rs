@@ -9,6 +9,7 @@ use betree_platform::BLOCK_BYTES;
 
 use crate::error::{Error, Result};
 use crate::format::tail::TaggedTail;
+use crate::health::ErrorRecord;
 use crate::settings::Geometry;
 use crate::space::BlockRange;
 use crate::upsert::Upsert;
@@ -16,6 +17,7 @@ use features::Features;
 use identity::UpsertId;
 use raw::generation_of;
 
+pub(crate) mod error_record;
 pub(crate) mod features;
 pub(crate) mod growth_limit;
 pub(crate) mod identity;
@@ -158,6 +160,16 @@ pub(crate) enum Decoded {
 }
 
 impl Superblock {
+    /// The errors that were counted on the volume: [`Env::errors`](crate::Env::errors) as of this superblock.
+    pub fn errors(&self) -> ErrorRecord {
+        error_record::of(&self.tail).unwrap_or_default()
+    }
+
+    /// The size up to which the volume grows by itself, in bytes; 0 if it does not.
+    pub fn growth_limit_bytes(&self) -> u64 {
+        growth_limit::of(&self.tail)
+    }
+
     /// Sets the upsert function of each dictionary that has none, and refuses one that differs from a
     /// dictionary's.
     ///

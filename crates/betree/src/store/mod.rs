@@ -131,8 +131,12 @@ impl Store {
         Layers::of(&runs).ok_or_else(|| internal!("a piece on the device has a run"))
     }
 
-    /// Turns the stored bytes of a run into the run, verified.
+    /// Turns the stored bytes of a run into the run, verified. Damage is counted.
     fn decode(&self, extent: &Extent, at: &RunRef, bytes: Vec<u8>) -> Result<Run> {
+        self.disk.health.count_damage(self.decode_uncounted(extent, at, bytes))
+    }
+
+    fn decode_uncounted(&self, extent: &Extent, at: &RunRef, bytes: Vec<u8>) -> Result<Run> {
         let corrupt = |why: &str| corrupt(extent, at, why);
         if xxh3_64(&bytes) != at.checksum {
             return Err(corrupt("the checksum does not match"));

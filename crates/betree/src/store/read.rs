@@ -281,8 +281,18 @@ impl Store {
         Ok(())
     }
 
-    /// Decodes and verifies the header at the start of a node's bytes.
+    /// Decodes and verifies the header at the start of a node's bytes. Damage is counted.
     pub(super) fn header_in(
+        &self,
+        bytes: &[u8],
+        id: NodeId,
+        place: &NodePlace,
+        dict: Option<u8>,
+    ) -> Result<Header> {
+        self.disk.health.count_damage(self.header_uncounted(bytes, id, place, dict))
+    }
+
+    fn header_uncounted(
         &self,
         bytes: &[u8],
         id: NodeId,

@@ -291,7 +291,8 @@ impl Store {
             if let Some(stored) = &form.copied {
                 for (at, bytes) in stored.runs.iter().zip(bytes_copied.by_ref()) {
                     if xxh3_64(&bytes) != at.checksum {
-                        return Err(corrupt(&stored.extent, at, "the checksum does not match"));
+                        let damaged = Err(corrupt(&stored.extent, at, "the checksum does not match"));
+                        return self.disk.health.count_damage(damaged);
                     }
                     let room = buffer.as_mut_slice().get_mut(end..end + bytes.len());
                     room.ok_or_else(|| internal!(HAS_ROOM))?.copy_from_slice(&bytes);

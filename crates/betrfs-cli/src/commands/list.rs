@@ -2,10 +2,11 @@
 
 use std::time::SystemTime;
 
-use betrfs_fuse::{MountEntry, Status};
+use betrfs_fuse::{ErrorStatus, MountEntry, Status};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::errors;
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::size;
@@ -38,6 +39,8 @@ pub struct Listed {
     used_bytes: Option<u64>,
     /// When it was mounted, in seconds since 1970-01-01 00:00 UTC.
     since: Option<i64>,
+    /// What is counted on the volume.
+    errors: Option<ErrorStatus>,
     /// `writable`, `device-full`, `read-only`, or why its server was not heard.
     state: String,
 }
@@ -65,6 +68,7 @@ fn listed(mount: &MountEntry) -> Listed {
             size_bytes: Some(status.room.total_bytes),
             used_bytes: Some(status.room.used_bytes()),
             since: now().map(|now| now.saturating_sub(status.uptime_seconds.try_into().unwrap_or(i64::MAX))),
+            errors: Some(status.errors),
             state: status.state.is,
         },
         Err(why) => Listed {
@@ -76,6 +80,7 @@ fn listed(mount: &MountEntry) -> Listed {
             size_bytes: None,
             used_bytes: None,
             since: None,
+            errors: None,
             state: why.to_string(),
         },
     }
@@ -93,6 +98,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
         Format::Json => print_json(&List { mounts }),
         Format::Text => lines(&mounts).iter().try_for_each(print),
     }
+}
+
+/// The errors of each mount that has had any.
+pub fn errors_of(mounts: &[Listed]) -> impl Iterator<Item = String> + '_ {
+    let of = |mount: &Listed| {
+        let errors = mount.errors.as_ref().filter(|errors| !errors.is_none())?;
+        Some(format!("{}: {}", mount.dir, errors::sentence(errors)))
+    };
+    mounts.iter().filter_map(of)
 }
 
 /// A line for each mount, under a heading.

@@ -51,7 +51,7 @@ struct Probed<'a> {
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
     let tags = Tags::read(&arguments.volume)?;
-    let Tags { label, uuid, volume_bytes, closed, made_ns, made_by } = &tags;
+    let Tags { label, uuid, volume_bytes, closed, made_ns, made_by, .. } = &tags;
     let version = betree::FORMAT_VERSION;
     if arguments.udev {
         return print(variables(&tags).trim_end());

@@ -6,8 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use betrfs_fuse::FS_TYPES;
 use betrfs_fuse::mount_point::FoundMount;
-use betrfs_fuse::{DataBytes, Latency, MountEntry, ScrubStatus, Status, Unheard, VolumeState, metrics_page};
+use betrfs_fuse::{
+    DataBytes, Latency, MountEntry, Order, ScrubStatus, Status, Unheard, VolumeState, metrics_page,
+};
 
+use crate::commands::change;
+use crate::errors;
 use crate::failure::{Failure, Outcome};
 use crate::format::{print, print_json};
 use crate::size;
@@ -19,15 +23,20 @@ use crate::span;
 Requests have the kernel's names, operations the library's: `queries` and `scans` count their reads of the \
 tree (answers from memory need none), `commits` their changes. p50 to max are the times that the server took \
 for half, 90, 99 and 99.9 in a hundred, and all of the requests since the mount (up to a sixteenth more), without \
-their wait in the kernel. Only root and the user who mounted the volume \
+their wait in the kernel. Errors are those since the volume was made, or since --reset-errors; the volume keeps them. \
+A read counts each time that the device refuses it, damage each time that it is met. Only root and the user who mounted the volume \
 may ask.
 
 Examples:
   betrfs stats /mnt --format json
+  betrfs stats /mnt --reset-errors
   betrfs stats /mnt --format prometheus > /var/lib/prometheus/node-exporter/mnt.prom")]
 pub struct Arguments {
     /// The directory on which the volume is mounted
     dir: PathBuf,
+    /// Begin to count errors anew, after they were printed
+    #[arg(long)]
+    reset_errors: bool,
     /// How to print the result
     #[arg(long, value_enum, default_value_t)]
     format: StatsFormat,
@@ -48,11 +57,16 @@ enum StatsFormat {
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
     let dir = &arguments.dir;
-    let status = Status::ask(&mount_at(dir)?).map_err(|why| unheard(dir, &why))?;
+    let mount = mount_at(dir)?;
+    let status = Status::ask(&mount).map_err(|why| unheard(dir, &why))?;
     match arguments.format {
         StatsFormat::Text => print(told(&status)?.trim_end()),
         StatsFormat::Json => print_json(&status),
         StatsFormat::Prometheus => print(metrics_page(&status)?.trim_end()),
+    }?;
+    match arguments.reset_errors {
+        true => change::by_server(&mount, &Order::ResetErrors).map(drop),
+        false => Ok(()),
     }
 }
 
@@ -138,6 +152,9 @@ fn told(status: &Status) -> Result<String, std::fmt::Error> {
     writeln!(out, "state        {}", told_of(&status.state))?;
     if let Some(scrub) = &status.last_scrub {
         writeln!(out, "last scrub   {}", told_of_scrub(scrub))?;
+    }
+    for line in errors::table(&status.errors) {
+        writeln!(out, "{line}")?;
     }
     write!(out, "\n{:<18}{:>12}{:>10}", "kernel requests", "count", "errors")?;
     writeln!(out, "{:>10}{:>10}{:>10}{:>10}{:>10}", "p50", "p90", "p99", "p99.9", "max")?;

@@ -1,10 +1,12 @@
 //! A mount whose disk fails, and one whose disk lies.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
 use rustix::io::Errno;
+use serde_json::{Value, json};
 
 use crate::bed::Bed;
 use crate::judge::{Plan, judge};
@@ -21,10 +23,23 @@ fn errno<T>(result: io::Result<T>) -> Option<Errno> {
     result.err().and_then(|error| error.raw_os_error()).map(Errno::from_raw_os_error)
 }
 
-fn state(bed: &Bed) -> serde_json::Value {
-    let output = betrfs().arg("stats").arg(&bed.dir).args(["--format", "json"]).output().unwrap();
+fn document(arguments: &[&OsStr]) -> Value {
+    let output = betrfs().args(arguments).args(["--format", "json"]).output().unwrap();
     ok(&output);
-    serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["state"].clone()
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn stats(bed: &Bed) -> Value {
+    document(&["stats".as_ref(), bed.dir.as_ref()])
+}
+
+fn state(bed: &Bed) -> Value {
+    stats(bed)["state"].clone()
+}
+
+/// The errors that the superblocks tell of.
+fn errors_on_disk(bed: &Bed) -> Value {
+    document(&["info".as_ref(), bed.disk.file().as_ref()])["errors"].clone()
 }
 
 /// After a write or a sync that failed, what is on the disk is not known.
@@ -42,9 +57,15 @@ fn after_a_failed_write_or_sync_changes_are_refused_until_the_next_mount_and_not
         // A disk that works again is not believed before the volume is opened anew.
         bed.disk.set_manner(Manner::Honest);
         assert_eq!(errno(write_durably(&bed.path("later"))), Some(Errno::ROFS), "{manner:?}");
-        // It says that the volume was not closed cleanly.
+        let errors = stats(&bed)["errors"].clone();
+        let (kind, other) = if manner == Manner::FailsWrites { ("write", "sync") } else { ("sync", "write") };
+        assert_eq!((&errors[kind]["count"], &errors[other]["count"]), (&1.into(), &0.into()), "{errors}");
+        assert_eq!(errors["read_only"], json!({ "since": state(&bed)["since"], "why": state(&bed)["why"] }));
+        // It says that the volume was not closed cleanly. What has failed outlives it all the same.
         let _ = betrfs().arg("umount").arg(&bed.dir).output().unwrap();
+        assert_eq!(errors_on_disk(&bed), errors, "{manner:?}");
         bed.mount();
+        assert_eq!((&state(&bed)["is"], &stats(&bed)["errors"]), (&"writable".into(), &errors));
         assert!(fs::read(bed.path("durable")).unwrap() == seeded::bytes(1, 0, 5000), "{manner:?}");
         write_durably(&bed.path("again")).unwrap();
         ok(&betrfs().arg("umount").arg(&bed.dir).output().unwrap());
@@ -65,7 +86,11 @@ fn a_read_that_fails_is_an_error_of_its_caller_alone() {
     write_durably(&bed.path("other")).unwrap();
     bed.disk.set_manner(Manner::Honest);
     assert!(fs::read(bed.path("f")).unwrap() == contents);
+    let errors = stats(&bed)["errors"].clone();
+    assert!(errors["read"]["count"].as_u64().unwrap() > 0, "{errors}");
+    assert_eq!(errors["read_only"], Value::Null);
     ok(&betrfs().arg("umount").arg(&bed.dir).output().unwrap());
+    assert_eq!(errors_on_disk(&bed), errors);
     ok(&betrfs().arg("check").arg(bed.disk.file()).output().unwrap());
 }
 

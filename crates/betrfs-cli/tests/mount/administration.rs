@@ -14,7 +14,7 @@ use crate::program::program_beside;
 use crate::schemas::valid;
 
 const UUID: &str = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
-const MIB: usize = 1 << 20;
+pub const MIB: usize = 1 << 20;
 
 /// Runs a command with a path and more behind it.
 pub fn run(command: &str, path: &Path, more: &[&str]) -> Output {
@@ -32,8 +32,12 @@ pub fn json(command: &str, path: &Path, more: &[&str]) -> Value {
     let told: Value =
         serde_json::from_str(&said(&run(command, path, &[more, &["--format", "json"]].concat()))).unwrap();
     assert_eq!(told["schema_version"], 1, "{command}");
-    let is_of_several = told.get("paths").is_some();
-    valid(if is_of_several { "usage-paths" } else { command }, &told);
+    let schema = match command {
+        "usage" if told.get("paths").is_some() => "usage-paths",
+        "info" if told.get("kind").is_none() => "info-volume",
+        _ => command,
+    };
+    valid(schema, &told);
     told
 }
 

@@ -20,6 +20,7 @@ mod df;
 mod direct;
 mod directories;
 mod durable_writes;
+mod errors;
 mod full_disk;
 mod handles;
 mod helpers;

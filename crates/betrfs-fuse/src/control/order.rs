@@ -29,6 +29,8 @@ pub enum Order {
     Label(String),
     /// Gives it this UUID: [`Env::set_uuid`](betree::Env::set_uuid).
     Uuid([u8; 16]),
+    /// Begins to count errors anew: [`Env::reset_errors`](betree::Env::reset_errors).
+    ResetErrors,
     /// Discards all free space: [`Env::trim`](betree::Env::trim). The number is that of its bytes.
     Trim,
     /// Makes it larger: [`Env::grow`](betree::Env::grow). The number is that of its bytes.

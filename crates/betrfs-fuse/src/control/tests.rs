@@ -115,6 +115,7 @@ impl Served for Asked {
         match order {
             Order::Label(label) => Ok(label.len() as u64),
             Order::Uuid(_) => Ok(0),
+            Order::ResetErrors => Ok(0),
             Order::Trim => Err(betree::Error::Interrupted.into()),
             Order::Resize(NewSize::By(bytes)) => Ok(*bytes),
             Order::Resize(_) => Ok(1),

@@ -197,6 +197,7 @@ impl Server {
         match order {
             Order::Label(label) => env.set_label(label)?,
             Order::Uuid(bytes) => env.set_uuid(betrfs::Uuid::from_bytes(*bytes))?,
+            Order::ResetErrors => env.reset_errors()?,
             Order::Trim => return Ok(env.trim()?),
             Order::Resize(size) => return Ok(env.grow((*size).into())?),
         }

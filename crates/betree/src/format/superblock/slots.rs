@@ -42,6 +42,8 @@ pub(crate) struct BadSlot {
     pub why: String,
     /// A crash may have left it, while it was written.
     pub may_be_torn: bool,
+    /// It was read, and no crash has left it so.
+    pub is_rotten: bool,
 }
 
 enum Found {
@@ -170,13 +172,33 @@ impl Loaded {
 /// Makes `superblock` the volume's newest. Everything that it points to must be synced before, and blocks
 /// that only the older one uses are freed afterwards. Its generation follows that of the last one stored.
 pub(crate) fn store(disk: &Disk, superblock: &Superblock) -> Result<()> {
-    let pair = pair_of(superblock.generation);
-    for slot in [pair, pair + 1] {
-        // A part of it may have been written, naming blocks that nothing else keeps from reuse.
-        write_slot(disk, slot, superblock).map_err(|error| disk.poison_if_full(error))?;
-        disk.sync()?;
-    }
-    Ok(())
+    store_first(disk, superblock)?;
+    store_second(disk, superblock)
+}
+
+/// The first half of [`store`]: copy A. Until it is durable, copy B holds the generation before the last.
+pub(crate) fn store_first(disk: &Disk, superblock: &Superblock) -> Result<()> {
+    store_in(disk, pair_of(superblock.generation), superblock)
+}
+
+/// The second half of [`store`]: copy B.
+pub(crate) fn store_second(disk: &Disk, superblock: &Superblock) -> Result<()> {
+    store_in(disk, pair_of(superblock.generation) + 1, superblock)
+}
+
+fn store_in(disk: &Disk, slot: usize, superblock: &Superblock) -> Result<()> {
+    // A part of it may have been written, naming blocks that nothing else keeps from reuse.
+    write_slot(disk, slot, superblock).map_err(|error| disk.poison_if_full(error))?;
+    disk.sync()
+}
+
+/// Writes copy A alone of a superblock that names what the one before it names, in spite of an earlier
+/// failure. Whatever becomes of this write, the state of the volume is the same: copy B of its pair is whole,
+/// as the caller knows, and counts for less than the other pair.
+pub(crate) fn store_note(disk: &Disk, superblock: &Superblock) -> Result<()> {
+    let mut buf = AlignedBuf::zeroed(1)?;
+    superblock.encode(buf.as_mut_slice())?;
+    disk.write_note(offset_of(pair_of(superblock.generation)), buf.as_slice())
 }
 
 /// Erases the superblocks: the first step of making a volume, so that an interrupted mkfs leaves no old one
@@ -310,7 +332,8 @@ impl Found {
             Found::Bad(why, _) => why.clone(),
             Found::Unreadable(e) => e.to_string(),
         };
-        Some(BadSlot { offset: offset_of(slot), why, may_be_torn })
+        let is_rotten = !may_be_torn && !matches!(self, Found::Unreadable(_));
+        Some(BadSlot { offset: offset_of(slot), why, may_be_torn, is_rotten })
     }
 }
 

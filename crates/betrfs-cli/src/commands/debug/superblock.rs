@@ -5,10 +5,12 @@ use std::sync::Arc;
 use betree::debug::{Features, Superblock, SuperblockCopy, Superblocks, bit_numbers, superblocks};
 use betree::{DictId, Identity};
 use betree_std::FileDevice;
+use betrfs_fuse::ErrorStatus;
 use serde_json::{Value, json};
 
 use super::page::{Found, Page};
 use super::{failed, words};
+use crate::errors;
 use crate::failure::Outcome;
 
 /// Shows the copies, and the fields of the current superblock.
@@ -88,6 +90,7 @@ fn superblock_json(superblock: &Superblock) -> Value {
         "next_msn": superblock.next_msn,
         "table_directory": { "bytes": table.len, "extent": words::extent_json(&extent) },
         "dictionaries": dictionaries(superblock).collect::<Vec<Value>>(),
+        "errors": ErrorStatus::from(superblock.errors()),
         "tags": tags,
     })
 }
@@ -166,6 +169,7 @@ fn lines(superblock: &Superblock, page: &mut Page) {
             if upsert.name.is_empty() { "none yet".to_owned() } else { upsert.to_string() }
         ));
     }
+    page.line(format_args!("errors        {}", errors::sentence(&superblock.errors().into())));
     for (tag, value) in superblock.tail.iter() {
         page.line(format_args!("tag {tag:<10} {} bytes: {}", value.len(), words::bytes(value)));
     }
