@@ -19,7 +19,8 @@ pub enum Format {
 }
 
 /// The version of all JSON documents: it grows when a field goes or changes its meaning; fields may be added.
-const SCHEMA_VERSION: u32 = 1;
+/// `docs/schemas` has a schema of each.
+pub const SCHEMA_VERSION: u32 = 1;
 
 #[derive(Serialize)]
 struct Versioned<'a, D> {

@@ -176,6 +176,43 @@ mod tests {
         Arguments::command().debug_assert();
     }
 
+    /// The names of all commands below one that take `--format json`, as they are typed.
+    fn with_json(command: &clap::Command, names: &str, found: &mut Vec<String>) {
+        let prints = |command: &clap::Command| {
+            let format = command.get_arguments().find(|argument| argument.get_id() == "format");
+            format.is_some_and(|format| {
+                format.get_possible_values().iter().any(|value| value.matches("json", false))
+            })
+        };
+        for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+            let names = format!("{names} {}", below.get_name());
+            with_json(below, &names, found);
+            if prints(below) && below.get_subcommands().next().is_none() {
+                found.push(names);
+            }
+        }
+    }
+
+    /// A command that prints JSON has a schema under its own name, with the version of the documents.
+    #[test]
+    fn every_command_with_json_has_a_schema() {
+        let mut command = Arguments::command();
+        // Global options come to the commands below.
+        command.build();
+        let mut found = Vec::new();
+        with_json(&command, "betrfs", &mut found);
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
+        for names in &found {
+            let file = names.replacen("betrfs ", "", 1).replace(' ', "-") + ".json";
+            let schema = std::fs::read(folder.join(&file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+            let schema: serde_json::Value = serde_json::from_slice(&schema).unwrap();
+            assert_eq!(schema["title"], format!("{names} --format json"));
+            assert_eq!(schema["properties"]["schema_version"]["const"], format::SCHEMA_VERSION, "{file}");
+            assert!(schema["required"].as_array().unwrap().contains(&"schema_version".into()), "{file}");
+        }
+        assert!(found.len() > 30, "{found:?}");
+    }
+
     /// The terminal's width breaks lines; only lists and examples, which are indented, have lines of their
     /// own.
     #[test]

@@ -83,10 +83,16 @@ pub fn run(arguments: &Arguments) -> Outcome {
     // Asks no server; the path of a volume's file is no root of a mount.
     let mount = MountEntry::at(&arguments.volume).ok().flatten().filter(MountEntry::is_betrfs);
     if arguments.wanted.writes() {
-        return match mount {
+        let repaired = match mount {
             Some(_) => Err(Failure::new(format!("{shown} is mounted: unmount it to repair the volume"))),
             None => repair::run(arguments, &shown),
         };
+        return repaired.unwrap_or_else(|failure| {
+            if arguments.format == Format::Json {
+                print_json(&document(&shown, Checked::default(), Some(&failure)))?;
+            }
+            Err(failure)
+        });
     }
     let checked = match &mount {
         Some(mount) => check_mount(mount, arguments),

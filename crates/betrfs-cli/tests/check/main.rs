@@ -5,6 +5,8 @@
 
 mod read_only;
 mod repair;
+#[path = "../mount/schemas.rs"]
+mod schemas;
 mod versions;
 
 use std::fs::{self, OpenOptions};
@@ -94,8 +96,15 @@ impl Sample {
 
     fn check(&self) -> (Value, Output) {
         let output = betrfs(&["check", "--format", "json"], &self.path);
-        (serde_json::from_slice(&output.stdout).unwrap(), output)
+        (document(&output.stdout), output)
     }
+}
+
+/// The document of a check.
+fn document(stdout: &[u8]) -> Value {
+    let document = serde_json::from_slice(stdout).unwrap();
+    schemas::valid("check", &document);
+    document
 }
 
 fn strings(list: &Value) -> Vec<&str> {
@@ -205,7 +214,7 @@ fn a_document_is_printed_whatever_happens() {
         let output = betrfs(&["check", "--format", "json"], &path);
         assert_eq!(output.status.code(), Some(code));
         assert!(!output.stderr.is_empty());
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let report = document(&output.stdout);
         assert_eq!(report["clean"], false, "{report:#}");
         assert_eq!(report["volume"], path.to_str().unwrap());
         report

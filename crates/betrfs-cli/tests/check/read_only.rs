@@ -30,7 +30,7 @@ fn a_check_replays_the_log_in_memory_and_leaves_every_byte_as_it_was() {
     let before = fs::read(&path).unwrap();
     let output = betrfs(&["check", "--format", "json"], &path);
     assert_eq!(output.status.code(), Some(4), "{output:?}");
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = super::document(&output.stdout);
     assert!(strings(&report["files"]).contains(&"/wrong"), "the log was not replayed: {report:#}");
     assert!(fs::read(&path).unwrap() == before, "something was written");
 }

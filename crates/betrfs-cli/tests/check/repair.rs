@@ -93,7 +93,7 @@ fn each_option_writes_what_it_may_and_ends_with_the_bits_of_fsck() {
 fn the_document_of_a_repair_has_its_changes_and_what_is_left() {
     let (_temp, path) = damaged();
     let document = |arguments: &[&str]| -> Value {
-        serde_json::from_str(&run(&path, &[&["--format", "json"], arguments].concat()).1).unwrap()
+        super::document(run(&path, &[&["--format", "json"], arguments].concat()).1.as_bytes())
     };
     assert_eq!(document(&[])["repair"], Value::Null);
     let told = document(&["-p", "-f"]);
@@ -106,6 +106,11 @@ fn the_document_of_a_repair_has_its_changes_and_what_is_left() {
     assert_eq!(told["repair"]["changes"][0]["loses"], true, "{told:#}");
     assert_eq!((&told["clean"], &told["schema_version"]), (&false.into(), &1.into()));
     assert_eq!(document(&[])["clean"], true);
+    // Whatever is done, it is a document.
+    let unread = document(&["-p"]);
+    assert!(unread["notes"][0].as_str().unwrap().contains("was closed"), "{unread:#}");
+    assert_eq!((&unread["clean"], &unread["error"]), (&true.into(), &Value::Null));
+    assert_eq!(run(&path, &["--undo", "--format", "json"]).0, Some(16));
 }
 
 /// Rot is noted only if the caller agrees to losses; then it is known damage, listed with its file and no

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod damage;
+#[path = "../mount/schemas.rs"]
+mod schemas;
 mod whole;
 
 use std::fs;
@@ -63,6 +65,7 @@ impl Golden {
     fn document(&self, subcommand: &str, more: &[&str]) -> (Value, i32) {
         let output = self.run(subcommand, &[more, &["--format", "json"]].concat());
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        schemas::valid(&format!("debug-{subcommand}"), &document);
         assert_eq!(document["volume"], self.path.to_str().unwrap());
         (document, output.status.code().unwrap())
     }

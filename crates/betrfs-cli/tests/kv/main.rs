@@ -3,6 +3,9 @@
 // Also in helpers outside of `#[test]` functions.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../mount/schemas.rs"]
+mod schemas;
+
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -21,6 +24,13 @@ impl Kv {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("store");
         Kv { folder, file }
+    }
+
+    /// The document of `stat`.
+    fn stat(&self) -> serde_json::Value {
+        let stat = serde_json::from_str(&self.prints(&["stat", "--format", "json"], b"")).unwrap();
+        schemas::valid("kv-stat", &stat);
+        stat
     }
 
     fn run(&self, arguments: &[&str], input: &[u8]) -> Output {
@@ -108,8 +118,7 @@ fn dictionaries_are_apart_and_listed() {
     let listed = kv.prints(&["stat"], b"");
     let names: Vec<&str> = listed.lines().skip(4).filter_map(|line| line.split_whitespace().last()).collect();
     assert_eq!(names, ["main", "other"], "{listed}");
-    let stat: serde_json::Value =
-        serde_json::from_str(&kv.prints(&["stat", "--format", "json"], b"")).unwrap();
+    let stat = kv.stat();
     assert_eq!(stat["dictionaries"][1]["name"], "other");
     assert_eq!(stat["dictionaries"][1]["pairs"], 1);
     assert!(stat["used_bytes"].as_u64().unwrap() > 0);
@@ -292,8 +301,7 @@ fn values_expire_at_the_time_that_was_given() {
     kv.prints(&["put", "--dict", "plain", "k", "v"], b"");
     let refused = kv.fails(&["put", "--dict", "plain", "k", "v", "--for", "30s"], b"");
     assert!(refused.contains("was not made for values that expire"), "{refused}");
-    let stat: serde_json::Value =
-        serde_json::from_str(&kv.prints(&["stat", "--format", "json"], b"")).unwrap();
+    let stat = kv.stat();
     let expiring = ["counts", "main", "plain"].map(|name| {
         let dicts = stat["dictionaries"].as_array().unwrap();
         dicts.iter().find(|dict| dict["name"] == name).unwrap()["expiring"].as_bool().unwrap()

@@ -11,6 +11,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{Pid, Signal};
 
 use crate::mounted::{Mounted, betrfs, ok, refused};
+use crate::schemas::valid;
 
 fn backup(mounted: &Mounted, file: &Path) -> Output {
     betrfs().arg("backup").arg(&mounted.dir).arg(file).args(["--format", "json"]).output().unwrap()
@@ -136,5 +137,9 @@ fn an_interrupted_backup_leaves_no_file() {
     }
     refused(&child.wait_with_output().unwrap(), &["interrupted"]);
     assert!(!copy.exists());
-    ok(&backup(&mounted, &copy));
+    let output = backup(&mounted, &copy);
+    ok(&output);
+    let document = serde_json::from_slice(&output.stdout).unwrap();
+    valid("backup", &document);
+    assert_eq!(document["volume_bytes"], 1u64 << 30);
 }

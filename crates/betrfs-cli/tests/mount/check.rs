@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use betree_sim::Rng;
 
 use crate::mounted::{Mounted, betrfs, is_damaged, ok, run};
+use crate::schemas::valid;
 
 /// Bytes that do not compress.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
@@ -22,7 +23,9 @@ fn check(path: &Path) -> Output {
 }
 
 fn document(output: &Output) -> serde_json::Value {
-    serde_json::from_slice(&output.stdout).unwrap()
+    let document = serde_json::from_slice(&output.stdout).unwrap();
+    valid("check", &document);
+    document
 }
 
 /// Makes, copies, changes and removes a tree.
@@ -74,6 +77,17 @@ fn a_check_beside_a_writer_with_clones_and_removals_finds_nothing_and_makes_no_c
     });
     mounted.umount();
     ok(&check(&mounted.volume));
+}
+
+#[test]
+fn a_repair_of_a_mount_is_refused_in_a_document_too() {
+    let mounted = Mounted::of_size("64M");
+    mounted.mount();
+    let output = betrfs().args(["check", "-y", "--format", "json"]).arg(&mounted.dir).output().unwrap();
+    assert_eq!(output.status.code(), Some(8), "{output:?}");
+    let told = document(&output);
+    assert!(told["error"].as_str().unwrap().contains("unmount it"), "{told}");
+    assert_eq!((&told["clean"], &told["repair"]), (&false.into(), &serde_json::Value::Null));
 }
 
 #[test]

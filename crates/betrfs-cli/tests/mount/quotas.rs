@@ -123,7 +123,7 @@ fn json(action: &str, dir: &Path) -> Value {
     let output = quota(&[action, "--format", "json"], dir, &[]);
     ok(&output);
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    valid(if action == "list" { "quota-list" } else { "quota" }, &document);
+    valid(&format!("quota-{action}"), &document);
     document
 }
 

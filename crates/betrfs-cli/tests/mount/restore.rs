@@ -11,6 +11,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use crate::attributes::{as_nobody, open_to_all};
 use crate::mapping::Mapping;
 use crate::mounted::{Mounted, betrfs, ended_with, ok, refused, told};
+use crate::schemas::valid;
 
 fn snapshot(action: &str, dir: &Path, more: &[&str]) -> Output {
     betrfs().args(["snapshot", action]).arg(dir).args(more).output().unwrap()
@@ -161,6 +162,7 @@ fn refusals_and_dry_runs_change_nothing_and_say_why() {
     let dry = restore(&dir, &["-n", "old", "--format", "json"]);
     ok(&dry);
     let dry: serde_json::Value = serde_json::from_slice(&dry.stdout).unwrap();
+    valid("snapshot-restore", &dry);
     assert_eq!((&dry["schema_version"], &dry["dry_run"]), (&1.into(), &true.into()));
     assert!(dry["kept_as"].as_str().unwrap().starts_with("before-restore-20"), "{dry}");
     unchanged();

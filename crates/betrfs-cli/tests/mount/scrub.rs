@@ -8,6 +8,7 @@ use std::process::Output;
 use betree_sim::Rng;
 
 use crate::mounted::{Mounted, betrfs, is_damaged, ok, run};
+use crate::schemas::valid;
 
 /// Bytes that do not compress.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
@@ -21,7 +22,9 @@ fn scrub(mounted: &Mounted, options: &[&str]) -> Output {
 }
 
 fn document(output: &Output) -> serde_json::Value {
-    serde_json::from_slice(&output.stdout).unwrap()
+    let document = serde_json::from_slice(&output.stdout).unwrap();
+    valid("scrub", &document);
+    document
 }
 
 /// A mount with two files of 1 MiB, which are on the disk.

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::attributes::{as_nobody, open_to_all};
 use crate::mounted::{Mounted, betrfs, ok, refused, told};
+use crate::schemas::valid;
 
 fn snapshot(action: &str, dir: &Path, name: &[&str]) -> Output {
     betrfs().args(["snapshot", action]).arg(dir).args(name).output().unwrap()
@@ -69,9 +70,13 @@ fn snapshots_are_taken_listed_read_and_deleted() {
     ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
 }
 
-fn json(output: &Output) -> serde_json::Value {
-    ok(output);
-    serde_json::from_slice(&output.stdout).unwrap()
+/// The document of a subcommand.
+fn json(subcommand: &str, dir: &Path, more: &[&str]) -> serde_json::Value {
+    let output = snapshot(subcommand, dir, &[more, &["--format", "json"]].concat());
+    ok(&output);
+    let document = serde_json::from_slice(&output.stdout).unwrap();
+    valid(&format!("snapshot-{subcommand}"), &document);
+    document
 }
 
 #[test]
@@ -87,7 +92,7 @@ fn a_long_listing_tells_when_snapshots_were_made_and_what_only_they_hold() {
     ok(&snapshot("create", &dir, &["three"]));
     // Not the time of the directory or of a mount.
     mounted.remount();
-    let listed = json(&snapshot("list", &dir, &["--format", "json"]));
+    let listed = json("list", &dir, &[]);
     assert_eq!(listed["schema_version"], 1);
     let snapshots = listed["snapshots"].as_array().unwrap();
     let names: Vec<&str> = snapshots.iter().map(|s| s["name"].as_str().unwrap()).collect();
@@ -106,7 +111,7 @@ fn a_long_listing_tells_when_snapshots_were_made_and_what_only_they_hold() {
     // The removal is a message: df(1) has it carried out, once it is durable.
     ok(&betrfs().arg("sync").arg(&mounted.dir).output().unwrap());
     rustix::fs::statvfs(&mounted.dir).unwrap();
-    let listed = json(&snapshot("list", &dir, &["--format", "json"]));
+    let listed = json("list", &dir, &[]);
     assert!(listed["snapshots"][0]["freed_bytes"].as_u64().unwrap() >= 16 << 20, "{listed}");
     let long = snapshot("list", &dir, &["-l"]);
     ok(&long);
@@ -134,11 +139,7 @@ fn prune_removes_what_no_rule_keeps_and_nothing_without_a_rule() {
     ok(&dry);
     assert_eq!(String::from_utf8(dry.stdout).unwrap(), "would remove a2\nwould remove a1\n");
     assert_eq!(list(&dir), "a1\na2\na3\nother\n");
-    let pruned = json(&snapshot(
-        "prune",
-        &dir,
-        &["--prefix", "a", "--keep-last", "1", "--keep-yearly", "3", "--format", "json"],
-    ));
+    let pruned = json("prune", &dir, &["--prefix", "a", "--keep-last", "1", "--keep-yearly", "3"]);
     assert_eq!(pruned["removed"], serde_json::json!(["a2", "a1"]));
     assert_eq!(pruned["kept"][0]["name"], "a3");
     assert_eq!(pruned["kept"][0]["rules"], serde_json::json!(["last", "yearly"]));

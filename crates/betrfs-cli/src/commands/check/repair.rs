@@ -35,7 +35,7 @@ pub struct Wanted {
     #[arg(short = 'f')]
     force: bool,
     /// Take the last repair back. Possible until the volume is mounted for writing
-    #[arg(long, conflicts_with_all = ["repair", "preen", "yes"])]
+    #[arg(long, conflicts_with_all = ["repair", "preen", "yes", "format"])]
     undo: bool,
 }
 
@@ -64,14 +64,22 @@ pub struct Told<'a> {
     left: CheckReport,
 }
 
-/// Repairs a volume, or takes a repair back.
-pub fn run(arguments: &Arguments, shown: &str) -> Outcome {
+/// Repairs a volume, or takes a repair back; returns the outcome of the command once it has printed its
+/// result.
+///
+/// # Errors
+/// Nothing was printed.
+pub fn run(arguments: &Arguments, shown: &str) -> Result<Outcome, Failure> {
     let wanted = &arguments.wanted;
     if wanted.undo {
-        return undo(arguments, shown);
+        return undo(arguments, shown).map(Ok);
     }
     if wanted.preen && !wanted.force && was_closed(arguments)? {
-        return print(format_args!("{shown}: it was closed, and is not read (-f reads it)"));
+        let note = "it was closed, and is not read (-f reads it)";
+        return Ok(match arguments.format {
+            Format::Text => print(format_args!("{shown}: {note}")),
+            Format::Json => print_json(&unread(shown, note)),
+        });
     }
     let device = Arc::new(betrfs_fuse::open_device(&arguments.volume)?);
     let is_asked =
@@ -103,7 +111,7 @@ pub fn run(arguments: &Arguments, shown: &str) -> Outcome {
         Format::Text if !repair.mended.is_empty() => {}
         Format::Text => print_problems(shown, &repair.before.clone().into())?,
     }
-    verdict.map_or(Ok(()), Err)
+    Ok(verdict.map_or(Ok(()), Err))
 }
 
 /// Refuses a device whose superblocks are lost because others have taken it since: what is left of a volume
@@ -181,6 +189,12 @@ fn verdict(shown: &str, repair: &Repair) -> Option<Failure> {
             Failure::of(Kind::MendedInPart, format!("{text}: {back}"))
         }
     })
+}
+
+/// The document of a volume that was not read.
+fn unread<'a>(shown: &'a str, note: &str) -> Document<'a> {
+    let report = CheckReport { notes: vec![note.to_owned()], ..CheckReport::default() };
+    Document { volume: shown, clean: true, report, repair: None, error: None }
 }
 
 fn document<'a>(shown: &'a str, repair: &'a Repair, verdict: Option<&Failure>) -> Document<'a> {

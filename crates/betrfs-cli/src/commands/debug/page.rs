@@ -9,7 +9,7 @@ use betree::Finding;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
-use crate::format::Format;
+use crate::format::{Format, SCHEMA_VERSION};
 
 /// The most problems, and the most notes, that are listed.
 const TOLD_MAX: usize = 1000;
@@ -65,7 +65,10 @@ impl Page {
     pub fn new(format: Format, shown: &str) -> Page {
         let mut page = Page { format, out: BufWriter::new(io::stdout()), unwritten: None, has_item: false };
         if format == Format::Json {
-            page.write(format_args!("{{\n  \"volume\": {}", json!(shown)));
+            page.write(format_args!(
+                "{{\n  \"schema_version\": {SCHEMA_VERSION},\n  \"volume\": {}",
+                json!(shown)
+            ));
         }
         page
     }
