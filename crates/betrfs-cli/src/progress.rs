@@ -28,7 +28,7 @@ pub struct Progress {
 impl Progress {
     /// Of a check: no node is done yet.
     pub fn of_check(lines: bool) -> Progress {
-        Progress::of(Work::Check, "checking [{wide_bar}] {pos}/{len} {eta}", lines)
+        Progress::of(Work::Check, "checking [{wide_bar}] {pos}/{len} {per_sec} {eta}", lines)
     }
 
     /// Of a scrub: no byte is done yet.

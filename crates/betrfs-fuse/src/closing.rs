@@ -10,12 +10,27 @@ use betree_std::{FileDevice, Workers};
 use betrfs::Volume;
 use parking_lot::Mutex;
 
+/// How far the close of a volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseState {
+    /// It has not begun.
+    Open,
+    /// It writes.
+    Writing {
+        /// The bytes in memory that are not written yet.
+        left_bytes: u64,
+    },
+    /// It is over.
+    Closed,
+}
+
 /// A volume, with its device and its workers where it has its own, to be closed once.
 pub struct Closing {
     volume: Arc<Volume>,
     device: Option<Arc<FileDevice>>,
     state: Mutex<State>,
     has_begun: AtomicBool,
+    has_ended: AtomicBool,
 }
 
 enum State {
@@ -37,12 +52,22 @@ impl Closing {
     }
 
     fn with(volume: Arc<Volume>, device: Option<Arc<FileDevice>>, workers: Option<Workers>) -> Closing {
-        Closing { volume, device, state: Mutex::new(State::Open(workers)), has_begun: AtomicBool::new(false) }
+        let (has_begun, has_ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        Closing { volume, device, state: Mutex::new(State::Open(workers)), has_begun, has_ended }
     }
 
     /// Whether the close has begun: what is read from the device from then on says nothing about the volume.
     pub fn has_begun(&self) -> bool {
         self.has_begun.load(Ordering::Acquire)
+    }
+
+    /// How far it is.
+    pub fn state(&self) -> CloseState {
+        match (self.has_begun(), self.has_ended.load(Ordering::Acquire)) {
+            (false, _) => CloseState::Open,
+            (true, false) => CloseState::Writing { left_bytes: self.volume.env().stats().dirty_bytes },
+            (true, true) => CloseState::Closed,
+        }
     }
 
     /// Closes the volume and releases its device, unless that is done. Concurrent callers wait.
@@ -63,6 +88,7 @@ impl Closing {
             // From here on others can open the volume.
             self.device.iter().for_each(|device| device.release());
             *state = State::Closed(closed);
+            self.has_ended.store(true, Ordering::Release);
         }
     }
 

@@ -8,13 +8,14 @@
 //! The kernel reuses a device number for the next mount while the last server may still be closing its
 //! volume: so a connection begins with a word of the server that says whether its mount is over. It carries
 //! one request, a line. `status` is answered with JSON; `ping` with a word; `farewell` with a word at once,
-//! and with the outcome when the volume is closed and released; `check` and `scrub` with lines while it is
-//! read; `backup` with the volume's blocks; `layout` and `map` with JSON; `order` with the outcome of a
-//! change.
+//! and with the outcome when the volume is closed and released; `closing` with lines until then; `check` and
+//! `scrub` with lines while it is read; `backup` with the volume's blocks; `layout` and `map` with JSON;
+//! `order` with the outcome of a change.
 
 mod backup;
 mod check;
 mod client;
+mod closing;
 mod layout;
 mod map;
 mod order;
@@ -53,6 +54,7 @@ const CHECK: &str = "check\n";
 /// With the rate and where to begin behind it.
 const SCRUB: &str = "scrub ";
 const BACKUP: &str = "backup\n";
+const CLOSING: &str = "closing\n";
 /// With the number of cells behind it.
 const LAYOUT: &str = "layout ";
 /// With the token of a file, an offset and a length behind it.

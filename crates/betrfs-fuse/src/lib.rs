@@ -35,7 +35,7 @@ mod transport;
 pub mod wire;
 
 pub use check_report::{CheckProblem, CheckReport, ScrubReport, ScrubStatus};
-pub use closing::Closing;
+pub use closing::{CloseState, Closing};
 pub use control::{
     ANSWER_TIME_MAX, BackupError, BackupPart, CheckError, Control, Farewell, Line, MAP_BYTES_MAX, NewSize,
     Order, OrderError, ScrubRequest, Served, Unheard,

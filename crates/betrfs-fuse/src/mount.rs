@@ -13,7 +13,7 @@ use betree_platform::Platform;
 use betree_std::{FileDevice, OpenError, StdPlatform, TroubleLog, Workers, WorkersOptions, Zstd};
 use betrfs::{AccessTimes, OpenMode, OpenOptions, Report, Scrubbed, Volume};
 
-use crate::closing::Closing;
+use crate::closing::{CloseState, Closing};
 use crate::control::{BackupPart, Control, Order, Served};
 use crate::file_map::MapExtent;
 use crate::layout::Layout;
@@ -384,6 +384,10 @@ impl<F: Fn() -> bool + Send + Sync> Served for Asked<F> {
 
     fn is_over(&self) -> bool {
         (self.is_over)()
+    }
+
+    fn close_state(&self) -> CloseState {
+        self.server.close_state()
     }
 
     fn check(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> betrfs::Result<Report> {

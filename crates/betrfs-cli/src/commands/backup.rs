@@ -59,7 +59,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&is_interrupted))?;
     }
-    let bar = bar::styled(ProgressBar::new(0), "copying [{wide_bar}] {bytes}/{total_bytes} {eta}");
+    let bar = bar::styled(
+        ProgressBar::new(0),
+        "copying [{wide_bar}] {bytes}/{total_bytes} {binary_bytes_per_sec} {eta}",
+    );
     let mut copy =
         Copy { is_interrupted, path: file, bar, device: None, copied: Copied::default(), failure: None };
     let done = line.backup(&mount, &mut |part| copy.take(part));

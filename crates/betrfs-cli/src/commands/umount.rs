@@ -1,10 +1,11 @@
 //! `betrfs umount`: unmounts a volume and waits until it is closed.
 
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use betrfs_fuse::mount_point::FoundMount;
@@ -12,6 +13,7 @@ use betrfs_fuse::{ANSWER_TIME_MAX, Line, MountEntry, Unheard};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 
+use crate::bar::LateBar;
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::path::absolute;
@@ -25,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 #[derive(clap::Args)]
 #[command(after_help = "\
 With --lazy the mount is detached at once, even if it is in use or its server does not answer; the volume is \
-closed when nothing uses it any more. Only root and the user who mounted the volume may unmount it.
+closed when nothing uses it any more. On a terminal it shows what is left to write if that takes more than two seconds. Only root and the user who mounted the volume may unmount it.
 
 Examples:
   betrfs umount /mnt
@@ -83,6 +85,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let server =
         line.server().and_then(|pid: Pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
     let farewell = line.farewell(mount).map_err(|why| stats::unheard(&dir, &why))?;
+    let shown = show_close(mount);
     found.unmount()?;
     farewell.wait().map_err(|why| {
         let (shown, volume) = (dir.display(), mount.source.display());
@@ -92,9 +95,30 @@ pub fn run(arguments: &Arguments) -> Outcome {
     })?;
     if let Some(server) = server {
         // The volume is closed: the wait for the server's end is bounded.
-        let _ = rustix::event::poll(&mut [PollFd::new(&server, PollFlags::IN)], Some(&END_TIME_MAX));
+        let ended = rustix::event::poll(&mut [PollFd::new(&server, PollFlags::IN)], Some(&END_TIME_MAX));
+        // With the server its words end.
+        if let (Ok(1..), Some(shown)) = (ended, shown) {
+            let _ = shown.join();
+        }
     }
     Ok(())
+}
+
+/// Shows on a terminal, in a thread of its own, how far the close is: umount(2) may return only after it.
+fn show_close(mount: &MountEntry) -> Option<JoinHandle<()>> {
+    if !std::io::stderr().is_terminal() {
+        return None;
+    }
+    // What cannot be shown hinders nothing.
+    let line = Line::open(mount).ok()?;
+    let mount = mount.clone();
+    let show = move || {
+        let mut bar = LateBar::new(
+            "writing [{wide_bar}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
+        );
+        let _ = line.hear_close(&mount, &mut |done, all| bar.tell(done, all));
+    };
+    thread::Builder::new().spawn(show).ok()
 }
 
 /// Detaches a mount in a process of its own: if nothing uses the mount, the kernel may keep that process
@@ -120,7 +144,7 @@ fn detach(found: &FoundMount) -> Outcome {
         if !MountEntry::all()?.iter().any(|other| other.id == mount.id) {
             return Ok(());
         }
-        std::thread::sleep(LOOK_EVERY);
+        thread::sleep(LOOK_EVERY);
     }
     Err(Failure::new(format!("{} is still mounted", mount.path.display())))
 }

@@ -18,5 +18,6 @@ mod durable;
 mod failing_disk;
 mod histories;
 mod judge;
+mod progress;
 mod recorded_disk;
 mod tree;

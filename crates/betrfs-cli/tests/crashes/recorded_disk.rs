@@ -26,6 +26,7 @@ const DISK_INODE: INodeNo = INodeNo(2);
 /// How long the kernel may cache attributes: nobody else changes them.
 const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
+const SLOW_WRITE: Duration = Duration::from_millis(300);
 /// Threads that answer requests: the server writes with several.
 const THREADS: usize = 2;
 
@@ -42,6 +43,8 @@ pub enum Manner {
     FailsSyncs,
     /// Every read is an error.
     FailsReads,
+    /// Every write takes [`SLOW_WRITE`].
+    WritesSlowly,
 }
 
 struct Recording {
@@ -159,6 +162,10 @@ impl Server {
     }
 
     fn write_bytes(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        let is_slow = self.recording.lock().manner == Manner::WritesSlowly;
+        if is_slow {
+            std::thread::sleep(SLOW_WRITE);
+        }
         let mut recording = self.recording.lock();
         if recording.manner == Manner::FailsWrites {
             return Err(Errno::EIO);

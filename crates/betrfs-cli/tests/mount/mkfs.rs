@@ -1,7 +1,7 @@
 //! What `mkfs` finds before it refuses, and its options as mkfs(8) and other mkfs.TYPE have them.
 
 use std::fs;
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -86,6 +86,20 @@ fn a_dry_run_says_what_would_be_made_and_writes_nothing() {
     fs::write(&volume, vec![0; 64 * MIB]).unwrap();
     ok(&mkfs(&volume, &["-n"]));
     assert!(fs::read(&volume).unwrap().iter().all(|byte| *byte == 0));
+}
+
+/// So it has no progress to show.
+#[test]
+fn a_volume_of_any_size_is_made_by_writes_of_a_few_mib() {
+    let dir = tempfile::tempdir().unwrap();
+    for size in ["256M", "1T"] {
+        let volume = dir.path().join(size);
+        ok(&mkfs(&volume, &[size]));
+        // Over an old volume, of which both ends are cleared.
+        ok(&mkfs(&volume, &["-f"]));
+        let written = fs::metadata(&volume).unwrap().blocks() * 512;
+        assert!(written > 0 && written < 4 << 20, "{size}: {written} bytes");
+    }
 }
 
 /// `mkfs -t betrfs -f -q -L label -U uuid FILE SIZE` runs `mkfs.betrfs` with the rest.

@@ -21,9 +21,11 @@ use super::backup::{self, BackupPart};
 use super::timed::{Timed, write_until};
 use super::turn::Turn;
 use super::{
-    BACKUP, CHECK, CLEAN, FAREWELL, HEARD, LAYOUT, LIVE, LOOK_EVERY, MAP, ORDER, OVER, PING, SCRUB, STATUS,
+    BACKUP, CHECK, CLEAN, CLOSING, FAREWELL, HEARD, LAYOUT, LIVE, LOOK_EVERY, MAP, ORDER, OVER, PING, SCRUB,
+    STATUS,
 };
-use super::{Order, check, layout, map, name_of, order, scrub};
+use super::{Order, check, closing, layout, map, name_of, order, scrub};
+use crate::closing::CloseState;
 use crate::file_map::MapExtent;
 use crate::layout::Layout;
 
@@ -41,6 +43,9 @@ pub trait Served: Send + Sync {
 
     /// Whether the mount is over.
     fn is_over(&self) -> bool;
+
+    /// How far the close of the volume is.
+    fn close_state(&self) -> CloseState;
 
     /// Checks the volume while it is used: [`Volume::check_in_use`](betrfs::Volume::check_in_use).
     ///
@@ -94,6 +99,7 @@ struct Turns {
     layout: Turn,
     map: Turn,
     order: Turn,
+    closing: Turn,
 }
 
 /// The server's end.
@@ -190,6 +196,7 @@ fn answer(
         STATUS => write_until(&mut stream, &served.status(), Instant::now() + PATIENCE),
         CHECK => check::answer(stream, served, &turns.check),
         BACKUP => backup::answer(stream, served, &turns.backup),
+        CLOSING => closing::answer(stream, served, &turns.closing),
         PING => write_until(&mut stream, HEARD.as_bytes(), Instant::now() + PATIENCE),
         FAREWELL => {
             let mut waiting = waiting.lock();

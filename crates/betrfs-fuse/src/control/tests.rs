@@ -2,7 +2,7 @@ use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use betree::{ScrubOptions, ScrubStep};
 use betrfs::{Report, Scrubbed};
@@ -11,6 +11,7 @@ use rustix::process::Uid;
 use super::server::{WAITING_MAX, request};
 use super::sockets::{connect, may_serve, sockets};
 use super::*;
+use crate::closing::CloseState;
 use crate::file_map::MapExtent;
 use crate::layout::Layout;
 use crate::mount_info::MountEntry;
@@ -38,6 +39,7 @@ static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 struct Asked {
     status: &'static [u8],
     is_over: bool,
+    looks: AtomicU32,
 }
 
 impl Served for Asked {
@@ -47,6 +49,17 @@ impl Served for Asked {
 
     fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// Has less to write at each look, once there is something.
+    fn close_state(&self) -> CloseState {
+        match self.looks.fetch_add(1, Ordering::Relaxed) {
+            0 => CloseState::Open,
+            1 => CloseState::Writing { left_bytes: 50 },
+            2 => CloseState::Writing { left_bytes: 70 },
+            3 => CloseState::Writing { left_bytes: 10 },
+            _ => CloseState::Closed,
+        }
     }
 
     /// Goes on until it is ended.
@@ -193,7 +206,8 @@ fn a_layout_comes_whole_or_is_refused_with_a_sentence() {
 }
 
 fn listen_as(mount: &MountEntry, unique: u64, status: &'static [u8], is_over: bool) -> Control {
-    Control::listen(mount.device, unique, Arc::new(Asked { status, is_over })).unwrap()
+    Control::listen(mount.device, unique, Arc::new(Asked { status, is_over, looks: AtomicU32::new(0) }))
+        .unwrap()
 }
 
 fn listen(mount: &MountEntry) -> Control {
@@ -223,6 +237,15 @@ fn the_death_of_a_server_is_an_error_of_the_farewell() {
 }
 
 /// More connections than the listen queue holds.
+#[test]
+fn a_close_is_told_in_what_is_written_of_what_is_to_be_written_until_it_is_over() {
+    let mount = mount_of(0x1b);
+    let _control = listen(&mount);
+    let mut told = Vec::new();
+    Line::open(&mount).unwrap().hear_close(&mount, &mut |done, all| told.push((done, all))).unwrap();
+    assert_eq!(told, [(0, 0), (0, 50), (0, 70), (60, 70)]);
+}
+
 #[test]
 fn clients_that_never_write_or_read_block_nobody() {
     let mount = mount_of(4);

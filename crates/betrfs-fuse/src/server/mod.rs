@@ -32,7 +32,7 @@ use rustix::io::Errno;
 
 pub use self::caller::{Caller, ProcTasks, Tasks};
 use self::error_log::{ErrorLog, Saying};
-use crate::closing::Closing;
+use crate::closing::{CloseState, Closing};
 use crate::control::{BackupPart, Order};
 use crate::counters::Counters;
 use crate::errno::{errno, is_alarming, is_of_read_only};
@@ -147,6 +147,11 @@ impl Server {
     /// Whether the volume is being closed, or is.
     pub fn is_closing(&self) -> bool {
         self.closing.has_begun()
+    }
+
+    /// How far the close of the volume is.
+    pub fn close_state(&self) -> CloseState {
+        self.closing.state()
     }
 
     /// Checks the volume while it is used.
