@@ -12,6 +12,8 @@ mod get;
 mod get_many;
 mod goto;
 mod ingest;
+#[cfg(test)]
+mod install_work;
 mod leaf_builder;
 mod merge;
 mod note_damage;
@@ -374,6 +376,12 @@ impl Tree<'_> {
         let mut state = self.dict.state.write();
         let mut table = self.table.lock();
         let named = self.dict.named.lock();
+        #[cfg(test)]
+        install_work::begin();
+        let step = || {
+            #[cfg(test)]
+            install_work::step();
+        };
         if let Some(EpochEnd { views, arrived }) = end {
             if arrived.is_some() || !planted::is(Bug::EpochGoesOnPastClones) {
                 state.end_epoch(arrived, &named);
@@ -388,7 +396,10 @@ impl Tree<'_> {
         }
         let mut counts: HashMap<NodeId, i64> = HashMap::new();
         let mut added = Vec::with_capacity(change.added.len());
-        let mut count = |id: NodeId, more: i64| *counts.entry(id).or_default() += more;
+        let mut count = |id: NodeId, more: i64| {
+            step();
+            *counts.entry(id).or_default() += more;
+        };
         if let Some(root) = change.root {
             count(root, 1);
             count(state.root, -1);
@@ -396,12 +407,14 @@ impl Tree<'_> {
         }
         let epoch = state.epoch;
         for WrittenNode { id, height, place, references } in change.written.iter() {
+            step();
             table.add_written(*id, *height, place);
             state.history.counted(*id, i64::from(*references), epoch, &named);
             table.count(*id, i64::from(*references));
             state.history.born(*id, epoch, &named);
         }
         for node in change.added {
+            step();
             table.add(node.id, node.height);
             added.push(node.id);
             node.references().for_each(|id| count(id, 1));
@@ -411,6 +424,7 @@ impl Tree<'_> {
             state.install_new(node, &named);
         }
         for node in change.changed {
+            step();
             table.touch(node.id);
             node.references().for_each(|id| count(id, 1));
             let place = table.place(node.id);
@@ -419,6 +433,7 @@ impl Tree<'_> {
             }
         }
         for id in change.removed {
+            step();
             let more = counts.remove(&id).unwrap_or(0);
             state.history.counted(id, more, epoch, &named);
             let is_named = table.count(id, more).is_some_and(|references| references > 0);
@@ -427,11 +442,15 @@ impl Tree<'_> {
             }
             let place = table.place(id);
             if let Some(old) = state.remove(id, place, &named) {
-                old.references().for_each(|id| *counts.entry(id).or_default() -= 1);
+                old.references().for_each(|id| {
+                    step();
+                    *counts.entry(id).or_default() -= 1;
+                });
             }
             table.remove(id);
         }
         let mut unnamed = |(id, more): (NodeId, i64)| {
+            step();
             state.history.counted(id, more, epoch, &named);
             (more != 0 && table.count(id, more) == Some(0)).then_some(id)
         };

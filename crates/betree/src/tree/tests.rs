@@ -13,6 +13,7 @@ mod range_delete_weight;
 mod reads_in_one_go;
 mod shown_nodes;
 mod unreadable_blocks;
+mod work_of_installs;
 
 use alloc::format;
 use alloc::string::String;
