@@ -5,6 +5,7 @@
 
 pub(crate) mod children;
 pub(crate) mod damaged;
+mod disputed;
 mod finding;
 mod mend;
 mod pieces;
@@ -92,6 +93,7 @@ impl Env {
             // Those of a damaged volume were told when it was opened.
             self.check_superblocks(self.opened.bad_copies.clone(), tell);
             self.check_copies(tell);
+            self.check_disputed(tell);
         }
         let committed = self.checkpoint.lock();
         self.engine.assign_all_unowned()?;
@@ -102,8 +104,10 @@ impl Env {
             tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
         } else {
             // Nothing was captured since: what replay has let go of is still in its place.
-            let retired = self.engine.table.lock().retired().iter().map(|extent| extent.len_blocks()).sum();
-            self.check_space(&committed, retired, tell);
+            let held = &self.opened.disputed.held;
+            let kept =
+                self.engine.store.space.blocks_of(self.engine.table.lock().retired().iter().chain(held));
+            self.check_space(&committed, kept, tell);
         }
         Ok(())
     }
@@ -189,13 +193,12 @@ impl Env {
         walk.references()
     }
 
-    /// Every block must be free or part of an extent that the table names, except for `retired` blocks that
-    /// only the last checkpoint names.
-    fn check_space(&self, committed: &Committed, retired: u64, tell: &mut dyn FnMut(Finding)) {
+    /// Every block must be free or part of an extent that the table names, except for `kept` blocks that only
+    /// the last checkpoint names.
+    fn check_space(&self, committed: &Committed, kept: u64, tell: &mut dyn FnMut(Finding)) {
         let table = self.engine.table.lock();
-        let directories: u64 = committed.directories().map(|e| e.len_blocks()).sum();
-        let named: u64 = table.extents().map(|e| e.len_blocks()).sum::<u64>() + directories + retired;
         let space = &self.engine.store.space;
+        let named = space.blocks_of(table.extents().chain(committed.directories())) + kept;
         let taken = space.total_blocks() - space.free_blocks();
         if named != taken {
             let what = format!("{taken} blocks are in use, but the volume's contents need {named}");

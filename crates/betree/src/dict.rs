@@ -277,6 +277,11 @@ impl DictState {
         }
     }
 
+    /// Whether the version of a node is in memory alone.
+    pub fn is_dirty_node(&self, id: NodeId) -> bool {
+        self.nodes.get(&id).is_some_and(|resident| resident.kept != Kept::Clean)
+    }
+
     /// Whether any version is in memory alone.
     pub fn is_dirty(&self) -> bool {
         self.nodes.values().any(|resident| resident.kept == Kept::Dirty)

@@ -5,6 +5,7 @@ mod backup;
 mod closing;
 mod commit;
 mod compact;
+pub(crate) mod disputed;
 mod durability;
 mod errors;
 mod expired;
@@ -142,6 +143,11 @@ impl Env {
         let mut applied = self.engine.dicts.iter().map(|dict| dict.state.read().applied_msn);
         let first = applied.next();
         !self.opened.is_damaged || applied.all(|msn| Some(msn) == first)
+    }
+
+    /// The number of changes that were ever made, at most: each has a number of its own, from 1 on.
+    pub fn changes_made_max(&self) -> u64 {
+        self.commit.lock().next_msn.saturating_sub(1)
     }
 
     /// The counters.

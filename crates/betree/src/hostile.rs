@@ -2,6 +2,7 @@
 //! Opening, reading, checking and changing them may fail or not; but no call panics, runs for ever, or asks
 //! for more memory than the volume's size.
 
+mod claims;
 mod image;
 mod inspect;
 mod repair;

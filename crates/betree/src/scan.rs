@@ -4,6 +4,7 @@
 //!
 //! - without the newest superblock, an older one; without any, one that is made of the newest node table;
 //! - second copies of the node table's parts;
+//! - nodes whose blocks others claim too, if they are there by their checksums;
 //! - slots of a damaged page of the node table, each of which must match the header of its node;
 //! - nodes whose slots are lost: their headers name them, and are found by reading the whole device;
 //! - the log up to its first damaged segment, in memory;
@@ -96,7 +97,8 @@ impl Env {
         let space = space_of(&superblock);
         let mut parts_lost = 0u64;
         let mut tell_lost = |found: Finding| {
-            parts_lost += u64::from(found.code != FindingCode::BadCopy);
+            let is_known = matches!(found.code, FindingCode::BadCopy | FindingCode::DisputedBlocks);
+            parts_lost += u64::from(!is_known);
             tell(found);
         };
         let table = salvage::table(&disk, &space, &superblock, &mut tell_lost)?;

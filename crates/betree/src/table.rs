@@ -18,6 +18,10 @@ use crate::node_id::NodeId;
 use crate::space::{BlockRange, Extent};
 use crate::store::NodePlace;
 
+mod claims;
+
+pub(crate) use claims::{Disputed, DisputedNode, Unclaimed};
+
 /// A slot of the table.
 #[derive(Clone, Default)]
 struct Slot {
@@ -66,48 +70,6 @@ impl Table {
     /// An empty table.
     pub fn new(slots_per_page: u32) -> Table {
         Table { slots_per_page, ..Table::default() }
-    }
-
-    /// Adds the next page while a volume is opened; `claim` claims the nodes' extents. An extent that cannot
-    /// be claimed is reported to `lost`; if that returns `Ok`, only this slot is lost.
-    ///
-    /// # Errors
-    /// Those of `lost`.
-    pub fn push_page(
-        &mut self,
-        place: PagePlace,
-        slots: &Entries<StoredSlot>,
-        mut claim: impl FnMut(Vec<BlockRange>) -> Result<Arc<Extent>>,
-        lost: &mut dyn FnMut(Error) -> Result<()>,
-    ) -> Result<()> {
-        self.pages.push(Some(place));
-        for (entry, stored) in slots.entries.iter().enumerate() {
-            let index = self.slots.len() as u32;
-            self.slots.push(Slot { generation: stored.generation.get(), ..Slot::default() });
-            if stored.used != 1 {
-                self.free_slots.push(index);
-                continue;
-            }
-            let extent = match claim(slots.parts_of(entry, stored.first_part())) {
-                Ok(extent) => extent,
-                Err(error) => {
-                    lost(error.clone())?;
-                    self.lost.insert(index, (index + 1, error));
-                    continue;
-                }
-            };
-            if let Some(slot) = self.slots.last_mut() {
-                slot.used = true;
-                slot.references = stored.references.get();
-                slot.height = stored.height;
-                slot.place = Some(NodePlace {
-                    extent,
-                    header_len: stored.header_len.get(),
-                    header_checksum: stored.header_checksum.get(),
-                });
-            }
-        }
-        Ok(())
     }
 
     /// Adds a page that cannot be read. The table must not be changed from then on.
@@ -229,6 +191,8 @@ impl Table {
         slot.references = 0;
         let place = slot.place.take();
         self.retired.extend(place.map(|p| p.extent));
+        // Of one without a place nothing can be read; the slot's next node can.
+        self.lost.remove(&id.slot);
         self.free_slots.push(id.slot);
         self.touch_page_of(id.slot);
     }

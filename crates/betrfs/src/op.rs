@@ -164,6 +164,11 @@ impl<'v> Op<'v> {
         Op { view: Some(view), ..self }
     }
 
+    /// The number of changes of the volume that were ever made, at most.
+    pub fn changes_made_max(&self) -> u64 {
+        self.env.changes_made_max()
+    }
+
     /// Notes that the operation holds the namespace alone from now on; these paths are valid as long as it
     /// does.
     pub fn is_alone_with(&self, paths: Vec<(Arc<Inode>, DirPath)>) {

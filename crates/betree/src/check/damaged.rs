@@ -11,6 +11,7 @@ use super::{Finding, FindingCode, Place};
 use crate::engine::checkpoint::Committed;
 use crate::engine::{Engine, Opened};
 use crate::env::Env;
+use crate::env::disputed::OnDispute;
 use crate::env::read_table::{ReadTable, read_table};
 use crate::env::recover::{engine_over, log_area, space_of};
 use crate::error::{Error, Result};
@@ -23,7 +24,7 @@ use crate::io::Disk;
 use crate::log::{Log, replay};
 use crate::settings::Options;
 use crate::space::Extent;
-use crate::table::Table;
+use crate::table::{Disputed, Table};
 
 impl Env {
     /// Opens the readable parts of a volume that [`open`](Env::open) refuses, for reading and a
@@ -40,12 +41,13 @@ impl Env {
         options: Options,
         tell: &mut dyn FnMut(Finding),
     ) -> Result<Env> {
-        let Checkpoint { disk, bad_copies, superblock, engine, directory, directory_copy } =
+        let Checkpoint { disk, bad_copies, superblock, engine, directory, directory_copy, disputed } =
             last_checkpoint(device, options, tell)?;
         check_log(&disk, &superblock, tell);
         let start = LogStart { epoch: superblock.log_start.epoch, seq: 1, position: 0 };
         let log = Log::open_at(disk, log_area(&superblock), &superblock.identity.volume_id, &start, 0);
-        let opened = Opened { bad_copies, is_damaged: true, for_reading: true, ..Opened::default() };
+        let opened =
+            Opened { bad_copies, disputed, is_damaged: true, for_reading: true, ..Opened::default() };
         let next_msn = superblock.next_msn;
         Ok(Env::new(
             engine,
@@ -68,6 +70,8 @@ pub(crate) struct Checkpoint {
     pub directory: Option<Arc<Extent>>,
     /// That of the second copy, if there is one that can be read.
     pub directory_copy: Option<Arc<Extent>>,
+    /// Nodes whose blocks others claim too.
+    pub disputed: Disputed,
 }
 
 /// Opens the readable parts of the last checkpoint, without the log. Calls `tell` with the damage of
@@ -88,15 +92,17 @@ pub(crate) fn last_checkpoint(
         tell(Finding::lost(error));
         Ok(())
     };
-    let ReadTable { table, directory, directory_copy, healed } =
-        read_table(&disk, &space, &superblock, &mut lost).unwrap_or_else(|error| {
+    let ReadTable { table, directory, directory_copy, healed, disputed } =
+        read_table(&disk, &space, &superblock, OnDispute::Look, &mut lost).unwrap_or_else(|error| {
             tell(Finding::lost(error.clone()));
             let table = Table::lost(slots_per_page(superblock.table_page_bytes), error);
-            ReadTable { table, directory: None, directory_copy: None, healed: Vec::new() }
+            let (healed, disputed) = (Vec::new(), Disputed::default());
+            ReadTable { table, directory: None, directory_copy: None, healed, disputed }
         });
     healed.iter().for_each(|error| tell(one_bad(error)));
+    disputed.nodes.iter().for_each(|node| tell(Finding::disputed(node)));
     let engine = engine_over(disk.clone(), space, table, &superblock, options);
-    Ok(Checkpoint { disk, superblock, bad_copies, engine, directory, directory_copy })
+    Ok(Checkpoint { disk, superblock, bad_copies, engine, directory, directory_copy, disputed })
 }
 
 /// The newest good superblock, and the bad copies. Calls `tell` with the damage.

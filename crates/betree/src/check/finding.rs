@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::key::Cut;
 use crate::node_id::NodeId;
 use crate::settings::DictId;
+use crate::table::DisputedNode;
 
 /// What a repair does about a problem, in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,8 @@ codes! {
     BadNodeTable = "bad-node-table", Left("the nodes in that part of it are not known");
     /// One of two copies of a part of the node table cannot be read.
     BadCopy = "bad-copy", Mended("it is written anew; the other copy is good");
+    /// Blocks of a node are also those of something else, or none.
+    DisputedBlocks = "disputed-blocks", Dropped("what is there by its checksums is written elsewhere, and the rest becomes known damage");
     /// Nodes whose places were lost were found by their headers, and may be older than those that were lost.
     NodesByHeader = "nodes-by-header", Left("it is no damage: a rescue has found them");
     /// The log cannot be replayed to its end.
@@ -227,6 +230,16 @@ impl Finding {
     pub(crate) fn lost(error: Error) -> Finding {
         let place = Place::NodeTable { offset: error.offset() };
         Finding::unreadable(FindingCode::BadNodeTable, place, error.to_string(), error)
+    }
+
+    /// A node whose blocks others claim too.
+    pub(crate) fn disputed(node: &DisputedNode) -> Finding {
+        let DisputedNode { id, offset, extent, what } = node;
+        let (code, place) = (FindingCode::DisputedBlocks, Place::node(*id, Some(*offset)));
+        match extent {
+            Ok(_) => Finding::problem(code, place, what.clone()),
+            Err(error) => Finding::unreadable(code, place, what.clone(), error.clone()),
+        }
     }
 
     /// The sentence, if it is a problem.

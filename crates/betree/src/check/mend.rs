@@ -37,6 +37,9 @@ pub struct NotedDamage {
     /// The lost interior nodes whose children were found again. What was pending in one is lost, so the keys
     /// in its range may be as in an older state.
     pub found_again: Vec<Place>,
+    /// The nodes whose blocks others claim too, and that are there as they were written: they get blocks of
+    /// their own.
+    pub moved: Vec<Place>,
 }
 
 impl Env {
@@ -77,7 +80,8 @@ impl Env {
     /// Puts known damage in the place of everything that cannot be read, in memory alone: reads of it give
     /// [`Error::KnownDamage`], and all else can be changed, deletes and puts over it too. Where the children
     /// of a lost interior node are found again, it gets a new one in its place, without the messages that it
-    /// had: keys below may be as in an older state.
+    /// had: keys below may be as in an older state. Nodes whose blocks others claim too get blocks of their
+    /// own, if they can be read.
     ///
     /// Known damage is of keys, so what reached to lost nodes counts them still: call
     /// [`mend_references`](Env::mend_references) afterwards.
@@ -94,16 +98,18 @@ impl Env {
         for dict in &self.engine.dicts {
             lost += self.engine.tree_of(dict).note_damage(&mut seen)?;
         }
+        let moved = self.move_disputed(&seen)?;
         let is_dead_lost = self.go_if_dead_are_lost(&seen)?;
         if lost > 0 {
             // From the next checkpoint on: versions that do not know it would take it for a range delete.
             self.checkpoint.lock().superblock.features.incompat |= Features::KNOWN_DAMAGE;
         }
-        Ok(NotedDamage { lost: lost + u64::from(is_dead_lost), found_again })
+        Ok(NotedDamage { lost: lost + u64::from(is_dead_lost), found_again, moved })
     }
 
     /// Takes all nodes but those of trees, `seen`, out of the node table if a node that waits to be freed, or
-    /// one that it leads to, cannot be read: they would never be freed. Returns whether that is so.
+    /// one that it leads to, cannot be read: they would never be freed. So too if others claim the blocks of
+    /// one: it would keep them. Returns whether that is so.
     fn go_if_dead_are_lost(&self, seen: &HashSet<NodeId>) -> Result<bool> {
         let mut dead = HashSet::<NodeId>::new();
         let mut is_lost = false;
@@ -112,12 +118,17 @@ impl Env {
             dead.extend(dict.dead.lock().iter().copied());
             is_lost = is_lost || self.engine.tree_of(dict).is_dead_lost(seen)?;
         }
+        let disputed: HashSet<NodeId> = {
+            let nodes = self.opened.disputed.nodes.iter();
+            nodes.filter(|node| self.is_disputed(node)).map(|node| node.id).collect()
+        };
         let mut table = self.engine.table.lock();
         let firsts = (0..).step_by(SLOTS_AT_ONCE as usize);
         let nodes = firsts.map_while(|first| table.nodes_in(first, SLOTS_AT_ONCE)).flatten();
         let others: Vec<_> = nodes.filter(|(id, _)| !seen.contains(id)).collect();
         // Of these nothing tells the dictionary.
         is_lost = is_lost || others.iter().any(|(id, references)| *references == 0 && !dead.contains(id));
+        is_lost = is_lost || others.iter().any(|(id, _)| disputed.contains(id));
         if is_lost {
             self.engine.dicts.iter().for_each(|dict| dict.dead.lock().clear());
             others.iter().for_each(|(id, _)| table.remove(*id));

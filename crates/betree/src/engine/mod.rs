@@ -28,7 +28,7 @@ use crate::node_id::NodeId;
 use crate::planted::{self, Bug};
 use crate::settings::{DictId, Geometry, OpenMode};
 use crate::store::Store;
-use crate::table::Table;
+use crate::table::{Disputed, Table};
 use crate::transaction::{Overlay, Recent};
 use crate::tree::Tree;
 use crate::views::{Moment, Seen, Views};
@@ -42,6 +42,8 @@ pub(crate) struct Opened {
     pub bad_copies: Vec<BadSlot>,
     /// The damage of parts of the node table that were read from their second copies, or of these.
     pub healed: Vec<Error>,
+    /// Nodes whose blocks others claim too, where an opening for changes is refused for them.
+    pub disputed: Disputed,
     /// It was opened for a check alone, with its readable parts (`Env::open_damaged`).
     pub is_damaged: bool,
     /// Nothing is ever written to the device.

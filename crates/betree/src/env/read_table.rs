@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use betree_platform::BLOCK_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::env::disputed::{self, OnDispute};
 use crate::error::{Error, Result};
 use crate::format::limits::Limits;
 use crate::format::superblock::Superblock;
@@ -16,7 +17,7 @@ use crate::format::table::{
 };
 use crate::io::{AlignedBuf, Disk};
 use crate::space::{BlockRange, Extent, Space};
-use crate::table::{PagePlace, Table};
+use crate::table::{Disputed, PagePlace, Table, Unclaimed};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// What errors call the directory of the second copy.
@@ -32,19 +33,23 @@ pub(crate) struct ReadTable {
     /// The damage of parts of which the other copy is good. They are to be written anew with the next
     /// checkpoint.
     pub healed: Vec<Error>,
+    /// Nodes whose blocks others claim too.
+    pub disputed: Disputed,
 }
 
 /// Reads the node table and claims the extents that it names. A part that is damaged is read from its second
 /// copy, if that is good. The directory and each page must not be longer
 /// than their entries need, nor list more than the volume has room for. Calls `lost` with the error of each
-/// page and node that cannot be known; if `lost` returns `Ok`, the others are read.
+/// page that cannot be known; if `lost` returns `Ok`, the others are read.
 ///
 /// # Errors
-/// Those of `lost`; that of the directory, if it cannot be read.
+/// Those of `lost`; that of the directory, if it cannot be read; that of a disputed node, if these are
+/// refused.
 pub(crate) fn read_table(
     disk: &Disk,
     space: &Arc<Space>,
     superblock: &Superblock,
+    on_dispute: OnDispute,
     lost: &mut dyn FnMut(Error) -> Result<()>,
 ) -> Result<ReadTable> {
     let reader = TableReader::new(disk, space, superblock);
@@ -68,27 +73,42 @@ pub(crate) fn read_table(
         }
         (Err(error), _) => return Err(error),
     };
-    let is_last = |index: usize| index + 1 == pages.entries.len();
-    let mut table = Table::new(reader.slots_per_page());
-    for (index, page) in pages.entries.iter().enumerate() {
+    // Before the nodes, whatever blocks these claim.
+    let extents = (0..).zip(&pages.entries).map(|(index, page)| {
         let parts = pages.parts_of(index, page.first_part());
         let copy = copies.as_ref().and_then(|copies| Some((copies, copies.entries.get(index)?)));
         let copy = copy.map(|(copies, copy)| (copies.parts_of(index, copy.first_part()), copy));
         // A page that was not copied has its only place in both directories.
         let copy = copy.filter(|(copied, _)| *copied != parts);
+        let extent = reader.claim(parts);
+        // A copy that cannot be claimed is none.
+        (extent, copy.and_then(|(parts, copy)| Some((reader.claim(parts).ok()?, copy))))
+    });
+    let extents: Vec<_> = extents.collect();
+    let is_last = |index: usize| index + 1 == pages.entries.len();
+    let mut table = Table::new(reader.slots_per_page());
+    let mut unclaimed = Vec::new();
+    let mut not_claimed = |node: Unclaimed| match on_dispute {
+        OnDispute::Refuse => Err(disputed::refusal(node)),
+        OnDispute::Look => {
+            unclaimed.push(node);
+            Ok(())
+        }
+    };
+    let claim = |parts| reader.claim(parts);
+    for (index, (page, (extent, copy))) in pages.entries.iter().zip(extents).enumerate() {
         let at = PageAt { index, is_last: is_last(index) };
-        match (reader.page(parts, page, at), copy) {
+        match (extent.and_then(|extent| reader.page(extent, page, at)), copy) {
             (Ok((place, slots)), copy) => {
-                // One that cannot be claimed is none.
-                let copy = copy.and_then(|(parts, _)| reader.claim(parts).ok());
+                let copy = copy.map(|(copy, _)| copy);
                 let copy = copy.filter(|copy| copy.len_blocks() == place.extent.len_blocks());
-                table.push_page(PagePlace { copy, ..place }, &slots, |parts| reader.claim(parts), lost)?;
+                table.push_page(PagePlace { copy, ..place }, &slots, claim, &mut not_claimed)?;
             }
-            (Err(error), copy) => match copy.map(|(parts, copy)| reader.page(parts, copy, at)) {
+            (Err(error), copy) => match copy.map(|(extent, copy)| reader.page(extent, copy, at)) {
                 Some(Ok((place, slots))) => {
                     disk.health.note_copy_used(&error);
                     healed.push(error);
-                    table.push_page(place, &slots, |parts| reader.claim(parts), lost)?;
+                    table.push_page(place, &slots, claim, &mut not_claimed)?;
                     table.touch_page(index as u32);
                 }
                 Some(Err(_)) | None => {
@@ -102,7 +122,9 @@ pub(crate) fn read_table(
         // The other directory led to what is a second copy of each.
         (0..pages.entries.len()).for_each(|index| table.touch_page(index as u32));
     }
-    Ok(ReadTable { table, directory, directory_copy, healed })
+    let directories = [directory.clone(), directory_copy.clone()];
+    let disputed = disputed::settle(disk, space, superblock, &mut table, &directories, unclaimed);
+    Ok(ReadTable { table, directory, directory_copy, healed, disputed })
 }
 
 /// Where a page stands in the node table.
@@ -127,6 +149,11 @@ impl<'r> TableReader<'r> {
         TableReader { disk, space, superblock, limits }
     }
 
+    /// Where it claims blocks.
+    pub(crate) fn space(&self) -> &'r Arc<Space> {
+        self.space
+    }
+
     /// The limits of the volume.
     pub(crate) fn limits(&self) -> Limits {
         self.limits
@@ -142,7 +169,7 @@ impl<'r> TableReader<'r> {
         self.limits.slots.div_ceil(u64::from(self.slots_per_page()))
     }
 
-    /// Claims the extent of a node.
+    /// Claims the extent of a node or page.
     pub(crate) fn claim(&self, parts: Vec<BlockRange>) -> Result<Arc<Extent>> {
         self.space.claim(parts)
     }
@@ -182,16 +209,15 @@ impl<'r> TableReader<'r> {
         Ok((directory, pages))
     }
 
-    /// A page with its place; `parts` are those of its extent.
+    /// A page with its place, which is `extent`.
     pub(crate) fn page(
         &self,
-        parts: Vec<BlockRange>,
+        extent: Arc<Extent>,
         page: &StoredPage,
         at: PageAt,
     ) -> Result<(PagePlace, Entries<StoredSlot>)> {
         let what = "a page of the node table";
         let per_page = self.slots_per_page();
-        let extent = self.space.claim(parts)?;
         let (len_bytes, checksum) = (page.len_bytes.get(), page.checksum.get());
         if u64::from(len_bytes).div_ceil(BLOCK) != extent.len_blocks() {
             return Err(corrupt(what, &extent, "it is not as long as its extent"));

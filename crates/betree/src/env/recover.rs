@@ -13,6 +13,7 @@ use crate::engine::checkpoint::Committed;
 use crate::engine::commit_ranges::{Installed, PreparedRanges};
 use crate::engine::{Engine, Opened};
 use crate::env::Env;
+use crate::env::disputed::OnDispute;
 use crate::env::read_table::{ReadTable, read_table};
 use crate::error::{Error, Result, bit_numbers};
 use crate::events;
@@ -83,15 +84,16 @@ impl Env {
     pub fn open(device: Arc<dyn Device>, options: Options) -> Result<Env> {
         let disk = Arc::new(Disk::watched(device, options.watcher.clone()));
         let loaded = slots::load(&disk)?;
-        Env::open_from(disk, loaded, None, options)
+        Env::open_from(disk, loaded, None, OnDispute::Refuse, options)
     }
 
     /// As [`open`](Env::open), from the superblock that counts; or from one that was `made`, as no copy is
-    /// good, which a repair writes before its checkpoint.
+    /// good, which a repair writes before its checkpoint. Only a repair may look at disputed nodes.
     pub(crate) fn open_from(
         disk: Arc<Disk>,
         loaded: Loaded,
         made: Option<Superblock>,
+        on_dispute: OnDispute,
         options: Options,
     ) -> Result<Env> {
         let unknown = loaded.superblock.features.unknown_ro_compat();
@@ -117,8 +119,8 @@ impl Env {
         let mut superblock = loaded.superblock;
         superblock.bind_upsert(&*options.upsert)?;
         let space = space_of(&superblock);
-        let ReadTable { table, directory, directory_copy, healed } =
-            read_table(&disk, &space, &superblock, &mut Err)?;
+        let ReadTable { table, directory, directory_copy, healed, disputed } =
+            read_table(&disk, &space, &superblock, on_dispute, &mut Err)?;
         let discards = options.discard && !for_reading;
         if discards {
             space.note_freed();
@@ -235,6 +237,7 @@ impl Env {
         let opened = Opened {
             bad_copies: loaded.bad_slots,
             healed,
+            disputed,
             is_damaged: false,
             for_reading,
             mode,

@@ -114,6 +114,11 @@ impl Image {
         self.get(&parts, page.len_bytes.get() as usize)
     }
 
+    /// The first block of a page of the node table.
+    pub fn page_start(&self, index: usize) -> u64 {
+        self.page(index).1.start_block.get()
+    }
+
     /// Changes a page of the node table.
     pub fn patch_page(&mut self, index: usize, patch: Patch<'_>) {
         let mut bytes = self.page_bytes(index);
@@ -161,13 +166,15 @@ impl Image {
         self.put_header(slot, &bytes);
     }
 
-    /// Replaces a node's header by one that may be longer: its runs move behind it, and must fit into the
-    /// extent.
+    /// Replaces a node's header by another one. If that is longer the runs move, and must fit into the extent
+    /// behind it.
     pub fn set_header(&mut self, slot: u32, header: &Header) {
         let (_, parts, old_len) = self.nodes().into_iter().find(|(other, ..)| *other == slot).unwrap();
         let len = parts.iter().map(|p| p.len_blocks as usize * BLOCK_BYTES).sum();
         let all = self.get(&parts, len);
-        let grown = header.encode().len() - old_len;
+        let Some(grown) = header.encode().len().checked_sub(old_len) else {
+            return self.put_header(slot, &header.encode());
+        };
         let mut header = header.clone();
         let runs: Vec<&mut RunRef> = match &mut header.entries {
             Entries::Leaf(basements) => basements.iter_mut().flat_map(|(_, runs)| runs).collect(),

@@ -26,28 +26,33 @@ const HEIGHT_AT: usize = 53;
 const COPY_BYTES: u64 = 2 * 4096;
 
 /// A sound volume that was closed, without second copies.
-fn closed() -> Image {
+pub(super) fn closed() -> Image {
+    closed_with_copies().without_table_copy()
+}
+
+/// A sound volume that was closed.
+pub(super) fn closed_with_copies() -> Image {
     let device = sound().device();
     let env = open(device.clone()).unwrap();
     fill(&env, 264..300);
     env.close().unwrap();
-    Image { bytes: device.bytes() }.without_table_copy()
+    Image { bytes: device.bytes() }
 }
 
-fn open_as(device: &Arc<MemDevice>, mode: OpenMode) -> Env {
+pub(super) fn open_as(device: &Arc<MemDevice>, mode: OpenMode) -> Env {
     let mut options = options();
     options.mode = mode;
     Env::open(device.clone(), options).unwrap()
 }
 
-fn problems(env: &Env) -> Vec<FindingCode> {
+pub(super) fn problems(env: &Env) -> Vec<FindingCode> {
     let mut codes = Vec::new();
     let mut tell = |found: Finding| codes.extend(found.is_problem.then_some(found.code));
     env.check(&mut tell, &mut |_, _| ()).unwrap();
     codes
 }
 
-fn pairs(env: &Env) -> Vec<(Vec<u8>, Vec<u8>)> {
+pub(super) fn pairs(env: &Env) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut all = Vec::new();
     for dict in (0..DICTS).map(DictId) {
         let mut cursor = env.cursor(dict, Cut::LOW, Cut::HIGH);

@@ -8,6 +8,7 @@ use betree_platform::Device;
 use super::superblock::by_scan;
 use crate::check::{Finding, FindingCode, Place};
 use crate::env::Env;
+use crate::env::disputed::OnDispute;
 use crate::error::Result;
 use crate::format::superblock::Superblock;
 use crate::format::superblock::features::Features;
@@ -17,11 +18,14 @@ use crate::settings::{LogLoss, OpenMode, Options};
 
 impl Env {
     /// Opens a volume for a repair, as [`open`](Env::open) with [`OpenMode::Repair`], also if no copy of its
-    /// superblock is good or if its log has lost something. `tell` gets what is taken away by that.
+    /// superblock is good, if its log has lost something, or if a node claims blocks that are not its own.
+    /// `tell` gets what is taken away by that.
     ///
     /// A new superblock is made of the newest node table that is whole, for which the whole device is read.
     /// It stays in memory until [`write_repair`](Env::write_repair), which writes it before the repair's own,
-    /// so that a repair can be taken back to it. The log ends where it cannot be replayed any further.
+    /// so that a repair can be taken back to it. The log ends where it cannot be replayed any further. A node
+    /// is looked for where the node table has it, whatever else is there, until
+    /// [`note_damage`](Env::note_damage) has given it blocks of its own.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -56,7 +60,9 @@ impl Env {
         let options = Options { mode: OpenMode::Repair, log_loss: LogLoss::Accept, ..options };
         let disk = Arc::new(Disk::watched(device, options.watcher.clone()));
         let error = match slots::load(&disk) {
-            Ok(loaded) => return told_of_the_log(Env::open_from(disk, loaded, None, options)?, tell),
+            Ok(loaded) => {
+                return told(Env::open_from(disk, loaded, None, OnDispute::Look, options)?, tell);
+            }
             Err(error) => error,
         };
         let (newest, bad_copies) = slots::newest(&disk)?;
@@ -72,12 +78,13 @@ impl Env {
         );
         tell(Finding::problem(FindingCode::LostSuperblocks, Place::Superblock { offset: None }, what));
         let loaded = Loaded::made(made.clone(), bad_copies);
-        told_of_the_log(Env::open_from(disk, loaded, Some(made), options)?, tell)
+        told(Env::open_from(disk, loaded, Some(made), OnDispute::Look, options)?, tell)
     }
 }
 
-/// Tells of what the log has lost.
-fn told_of_the_log(env: Env, tell: &mut dyn FnMut(Finding)) -> Result<Env> {
+/// Tells of what the log has lost, and of nodes whose blocks others claim too.
+fn told(env: Env, tell: &mut dyn FnMut(Finding)) -> Result<Env> {
+    env.check_disputed(tell);
     if let Some(error) = env.log_loss() {
         let place = Place::Log { offset: error.offset().unwrap_or_default() };
         let what =

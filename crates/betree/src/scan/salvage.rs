@@ -15,6 +15,7 @@ use super::headers::{self, Found, Sought};
 use super::lost_part;
 use crate::check::table::one_bad;
 use crate::check::{Finding, FindingCode, Place};
+use crate::env::disputed;
 use crate::env::read_table::{PageAt, TableReader};
 use crate::error::{Error, Result};
 use crate::format::limits::Limits;
@@ -150,14 +151,23 @@ impl Salvage<'_> {
         let mut table = Table::new(per_page);
         // Entries of a damaged directory behind its last page are none.
         let mut waiting: Vec<Error> = Vec::new();
-        for index in 0..directory.len() {
-            let Some((page, parts)) = directory.page(index) else { break };
-            let at = PageAt { index, is_last: index + 1 == directory.len() && directory.is_whole() };
-            let read = reader.page(parts.clone(), &page, at).or_else(|error| {
-                let copy = directory.copy(index, &parts);
-                let read = copy.and_then(|(page, parts)| reader.page(parts, &page, at).ok());
-                read.inspect(|_| tell(one_bad(&error))).ok_or(error)
+        let mut unclaimed = Vec::new();
+        let is_last = |index: usize| index + 1 == directory.len() && directory.is_whole();
+        let read_page = |index: usize| {
+            let (page, parts) = directory.page(index)?;
+            let at = PageAt { index, is_last: is_last(index) };
+            let read = |(page, parts): (StoredPage, Vec<BlockRange>)| {
+                reader.claim(parts).and_then(|extent| reader.page(extent, &page, at))
+            };
+            let read = read((page, parts.clone())).or_else(|error| {
+                let copy = directory.copy(index, &parts).and_then(|copy| read(copy).ok());
+                copy.inspect(|_| tell(one_bad(&error))).ok_or(error)
             });
+            Some((page, parts, read))
+        };
+        // Before the nodes, whatever blocks these claim.
+        let read: Vec<_> = (0..directory.len()).map_while(read_page).collect();
+        for (index, (page, parts, read)) in read.into_iter().enumerate() {
             let (place, slots) = match read {
                 Ok(read) => read,
                 Err(error) if directory.is_whole() => {
@@ -178,8 +188,8 @@ impl Salvage<'_> {
                 table.push_lost_page(error);
                 self.lost.push((first, first.saturating_add(per_page)));
             }
-            table.push_page(place, &slots, |parts| reader.claim(parts), &mut |error| {
-                tell(lost_part(&error));
+            table.push_page(place, &slots, |parts| reader.claim(parts), &mut |node| {
+                unclaimed.push(node);
                 Ok(())
             })?;
         }
@@ -189,6 +199,9 @@ impl Salvage<'_> {
             table.push_lost_rest(error.clone());
             self.lost.push((first, u32::MAX));
         }
+        let disputed =
+            disputed::settle(self.disk, reader.space(), self.superblock, &mut table, &[], unclaimed);
+        disputed.nodes.iter().for_each(|node| tell(Finding::disputed(node)));
         Ok(table)
     }
 

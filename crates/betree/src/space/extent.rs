@@ -145,6 +145,35 @@ impl Space {
         Ok(self.extent(parts))
     }
 
+    /// Claims what of these parts is free; `None` if nothing is.
+    pub(crate) fn claim_free(self: &Arc<Space>, parts: &[BlockRange]) -> Option<Arc<Extent>> {
+        let mut taken = Vec::new();
+        {
+            let free = &mut self.blocks.lock().free;
+            for part in parts {
+                free.take_within(part.start_block, part.len_blocks, &mut |range| taken.push(range));
+            }
+        }
+        (!taken.is_empty()).then(|| self.extent(taken))
+    }
+
+    /// Parts that others may claim too, as an extent in a space of its own, which ends with the device: it
+    /// holds no block, and no version of a node keeps any of it.
+    ///
+    /// # Errors
+    /// As [`claim`](Space::claim), if they can be no extent at all: one is empty or behind the device's end,
+    /// or two overlap.
+    pub(crate) fn disputed(parts: Vec<BlockRange>, device_blocks: u64) -> Result<Arc<Extent>> {
+        let extent = Space::new(0, device_blocks).claim(parts)?;
+        extent.inherit(0..extent.len_blocks());
+        Ok(extent)
+    }
+
+    /// The blocks of those extents that are of this space.
+    pub(crate) fn blocks_of<'x>(self: &Arc<Space>, extents: impl Iterator<Item = &'x Arc<Extent>>) -> u64 {
+        extents.filter(|extent| Arc::ptr_eq(&extent.space, self)).map(|extent| extent.len_blocks()).sum()
+    }
+
     fn extent(self: &Arc<Space>, parts: Vec<BlockRange>) -> Arc<Extent> {
         debug_assert!(!parts.is_empty(), "an extent has a part: the table's entries have, and so has a gap");
         self.further_parts.fetch_add(parts.len().saturating_sub(1) as u64, Ordering::Relaxed);
@@ -210,6 +239,11 @@ impl Space {
     /// Blocks in all.
     pub(crate) fn total_blocks(&self) -> u64 {
         self.total_blocks.load(Ordering::Relaxed)
+    }
+
+    /// The first block.
+    pub(crate) fn first_block(&self) -> u64 {
+        self.first_block
     }
 
     /// The block behind the last one.

@@ -45,12 +45,19 @@ impl FreeMap {
 
     /// Removes what of a range is in here.
     pub fn remove_within(&mut self, start: u64, len: u64) {
+        self.take_within(start, len, &mut |_| ());
+    }
+
+    /// Removes what of a range is in here, and gives each part of that to `taken`.
+    pub fn take_within(&mut self, start: u64, len: u64, taken: &mut dyn FnMut(BlockRange)) {
         let end = start.saturating_add(len);
         while let Some((&gap, &gap_len)) = self.by_start.range(..end).next_back() {
             let (from, to) = (gap.max(start), (gap + gap_len).min(end));
-            if !self.take(from, to.saturating_sub(from)) {
+            let len_blocks = to.saturating_sub(from);
+            if !self.take(from, len_blocks) {
                 break;
             }
+            taken(BlockRange { start_block: from, len_blocks });
         }
     }
 

@@ -99,6 +99,11 @@ impl Tree<'_> {
         Ok(own)
     }
 
+    /// Has the next checkpoint write a node anew as it is. Called with the structure lock held.
+    pub fn rewrite(&self, node: &Node) {
+        self.install(TreeChange { changed: Vec::from([self.copy_of(node)]), ..TreeChange::default() });
+    }
+
     /// Whether a node that waits to be freed, or one that it leads to, cannot be read.
     ///
     /// # Errors

@@ -142,6 +142,10 @@ fn examine(arguments: &Arguments, shown: &str) -> Result<Checked, Failure> {
     Ok(Checked { refused: report.refused.clone(), report: report.into() })
 }
 
+/// What to do about a volume that cannot be opened.
+pub const WAYS_OUT: &str =
+    "`betrfs check -y` mends what can be mended, and `betrfs rescue` copies out what is left";
+
 /// The failure of a volume that cannot be opened.
 pub fn failed(shown: &str, error: &betrfs::Error) -> Failure {
     let sentence = format!("{shown}: {error}");
@@ -159,7 +163,7 @@ fn verdict(shown: &str, Checked { report, refused }: &Checked) -> Option<Failure
              mount of it to a new volume"
         ))),
         Some(error) => Some(Failure::damage(format!(
-            "{shown} is damaged ({found} found) and cannot be mounted: {error}"
+            "{shown} is damaged ({found} found) and cannot be mounted: {error}; {WAYS_OUT}"
         ))),
     }
 }

@@ -13,9 +13,12 @@ use std::sync::Arc;
 use betree::LogLoss;
 use betree_std::FileDevice;
 use betrfs::FormatOptions;
-use betrfs_fuse::{Mount, MountError, MountOptions, Transport, abort_on_stray_panics, mount_point};
+use betrfs_fuse::{
+    Mount, MountError, MountOptions, Transport, abort_on_stray_panics, is_damage, mount_point,
+};
 use options::Options;
 
+use crate::commands::check::WAYS_OUT;
 use crate::commands::{mkfs, stats};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::log::Place;
@@ -221,12 +224,23 @@ fn serve(
         user_clones: given.user_clones,
     };
     let mount = match volume {
-        Some(volume) => Mount::of(volume, options)?,
-        None => Mount::new(options)?,
+        Some(volume) => Mount::of(volume, options),
+        None => Mount::new(options),
     };
+    let mount = mount.map_err(refused)?;
     signals::unmount_on_request(mount.own_mount().clone())?;
     mount.serve(ready)?;
     std::io::stdout().flush().map_err(Failure::from)
+}
+
+/// The failure of a mount; of a volume that is damaged, with what to do about it.
+fn refused(error: MountError) -> Failure {
+    let is_damaged = matches!(&error, MountError::Volume { source, .. } if is_damage(source));
+    let failure = Failure::from(error);
+    match is_damaged {
+        true => Failure::of(failure.kind(), format!("{failure}; {WAYS_OUT}")),
+        false => failure,
+    }
 }
 
 fn transport() -> Result<Option<Transport>, Failure> {

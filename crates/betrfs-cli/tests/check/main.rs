@@ -3,6 +3,7 @@
 // Also in helpers outside of `#[test]` functions.
 #![allow(clippy::unwrap_used)]
 
+mod claims;
 mod read_only;
 mod repair;
 #[path = "../mount/schemas.rs"]

@@ -72,7 +72,7 @@ const SCHEMA: u32 = 3;
 pub(crate) const NUMBERS_MAX: u64 = 1 << 62;
 /// The lowest inode id and object id in use.
 const FIRST_ID: u64 = 2;
-const FIRST_OID: u64 = 1;
+pub(crate) const FIRST_OID: u64 = 1;
 
 /// The feature of a volume on which a directory had a quota: a program that does not count would leave wrong
 /// uses behind.

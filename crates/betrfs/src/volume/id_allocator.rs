@@ -9,7 +9,7 @@ use betree_platform::sync::Mutex;
 use crate::error::Result;
 use crate::op::Op;
 use crate::planted::{self, Bug};
-use crate::schema::{META, NUMBERS_MAX, VolumeRecord, damaged, key};
+use crate::schema::{FIRST_OID, META, NUMBERS_MAX, QUOTAS, VolumeRecord, damaged, key};
 use crate::volume::ROOT_ID;
 
 const CHUNK: u64 = 4096;
@@ -80,6 +80,16 @@ impl IdAllocator {
         next.oid += 1;
         Ok(next.oid - 1)
     }
+}
+
+/// The record of a volume whose own is lost, after at most this many changes: each chunk of numbers was
+/// reserved by one of them, so the numbers from the record's on were never given. Of its features it has all
+/// that this version knows, for nothing tells which the volume needs. `None` if there may be no numbers left.
+pub(crate) fn behind_all_given(changes_max: u64) -> Option<VolumeRecord> {
+    let given_max = changes_max.checked_mul(CHUNK)?;
+    let (ids, oids) = (given_max.checked_add(ROOT_ID + 1)?, given_max.checked_add(FIRST_OID)?);
+    let record = VolumeRecord { features: QUOTAS, ids, oids, ..VolumeRecord::default() };
+    (ids.max(oids) < NUMBERS_MAX).then_some(record)
 }
 
 /// The end of the chunk that begins with `first`. An id over the limit is not written, because it could not

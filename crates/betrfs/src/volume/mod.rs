@@ -483,9 +483,14 @@ impl Volume {
 
 /// The records that an opening needs: the volume's and that of its root.
 fn first_records(op: &Op<'_>) -> Result<(VolumeRecord, Record)> {
-    let bytes = op.get(META, &key::VOLUME_KEY)?.ok_or_else(|| Error::NotAVolume {
-        why: "there is no file system in it: was its making interrupted?".into(),
-    })?;
+    let Some(bytes) = op.get(META, &key::VOLUME_KEY)? else {
+        // They were made as one.
+        if op.get(META, &key::ROOT_KEY)?.is_some() {
+            return Err(damaged(&key::VOLUME_KEY, "its record is not there"));
+        }
+        let why = "there is no file system in it: was its making interrupted?".into();
+        return Err(Error::NotAVolume { why });
+    };
     Ok((VolumeRecord::decode(&bytes)?, read_root(op)?))
 }
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use betree::DictId;
 use betree::debug::{Inspector, Owner};
+use betree::{Batch, DictId, Env};
 use betree_platform::{BLOCK_BYTES, Device};
 use betree_sim::{MemDevice, Rng};
 use betrfs::{Error, FileType, InodeId, Mended, Mending, Repair, Report, SetAttr, SnapshotsBelow, Volume};
@@ -195,9 +195,9 @@ fn what_is_written_over_known_damage_heals_it_and_removing_the_files_clears_it()
     }
 }
 
-/// Without any name nothing can be opened, though no problem is left that a check does not know.
+/// With all names lost, the volume has none after a repair, and can be used.
 #[test]
-fn a_repair_says_if_the_volume_cannot_be_opened_still() {
+fn without_any_name_left_a_repaired_volume_is_an_empty_one() {
     let disk = sample();
     let device = Arc::new(disk.device.copy());
     let options = Volume::engine_options(4 << 20);
@@ -215,8 +215,30 @@ fn a_repair_says_if_the_volume_cannot_be_opened_still() {
     let before = examine(&disk, &device);
     let repaired = repair(&disk, &device, Mending::All).unwrap();
     assert!(repaired.generation.is_some() && repaired.after.problems.is_empty(), "{repaired:#?}");
+    assert!(before.refused.is_some() && repaired.after.refused.is_none(), "{repaired:#?}");
+    let volume = Volume::open(device, disk.options.clone()).unwrap();
+    volume.write(mkfile(&volume, ROOT, "new").node, 0, b"text").unwrap();
+    volume.close().unwrap();
+}
+
+/// A root of a later version is left, whatever else is mended.
+#[test]
+fn a_repair_says_if_the_volume_cannot_be_opened_still() {
+    let disk = sample();
+    let device = Arc::new(disk.device.copy());
+    let env = Env::open(device.clone(), Volume::engine_options(4 << 20)).unwrap();
+    let mut batch = Batch::new();
+    let mut root = env.get(META, b"\x05").unwrap().unwrap();
+    // The version of the record.
+    root[1] = 99;
+    batch.put(META, b"\x05", &root);
+    batch.put(META, b"\x02short", b"no marker has such a key");
+    env.commit(&batch).unwrap();
+    env.close().unwrap();
+    drop(env);
+    let repaired = repair(&disk, &device, Mending::All).unwrap();
+    assert!(repaired.generation.is_some(), "{repaired:#?}");
     let refused = repaired.after.refused.unwrap();
-    assert!(matches!(refused, Error::Engine(betree::Error::KnownDamage { .. })), "{refused}");
-    assert_eq!(examine(&disk, &device).refused, Some(refused));
-    assert!(before.refused.is_some() && Volume::open(device, disk.options.clone()).is_err());
+    assert!(matches!(refused, Error::UnknownKind { .. }), "{refused}");
+    assert!(Volume::open(device, disk.options.clone()).is_err());
 }

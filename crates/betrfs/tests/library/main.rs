@@ -39,3 +39,4 @@ mod threads;
 mod unlinked;
 mod usage;
 mod versions;
+mod volume_record;

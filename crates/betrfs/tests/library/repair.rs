@@ -15,12 +15,12 @@ use betrfs::{
 use crate::acls::list;
 use crate::support::*;
 
-const META: DictId = DictId(0);
+pub const META: DictId = DictId(0);
 const DATA: DictId = DictId(1);
 const LINKS: DictId = DictId(2);
 const USER: DictId = DictId(3);
-const VOLUME_BYTES: u64 = 8 << 20;
-const CACHE_BYTES: usize = 4 << 20;
+pub const VOLUME_BYTES: u64 = 8 << 20;
+pub const CACHE_BYTES: usize = 4 << 20;
 
 /// Offsets in an inode's record, and of the object numbers in the volume's record.
 const MODE_AT: usize = 4;
@@ -29,13 +29,13 @@ const FLAGS_AT: usize = 24;
 const SIZE_AT: usize = 32;
 const ENTRIES_AT: usize = 88;
 const SNAPSHOTS_AT: usize = 104;
-const OIDS_AT: usize = 24;
+pub const OIDS_AT: usize = 24;
 /// The offset of the inode number in a redirect.
 const INO_AT: usize = 16;
 
-type Pairs = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
+pub type Pairs = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
 
-fn options() -> OpenOptions {
+pub fn options() -> OpenOptions {
     OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::new(TestPlatform::new()) }
 }
 
@@ -79,14 +79,14 @@ fn fill(device: Arc<dyn Device>) {
     volume.close().unwrap();
 }
 
-fn sample() -> MemDevice {
+pub fn sample() -> MemDevice {
     let device = Arc::new(MemDevice::new(VOLUME_BYTES));
     fill(device.clone());
     device.copy()
 }
 
 /// All pairs, as an opening for changes would see them; nothing is written.
-fn pairs(device: &Arc<dyn Device>) -> Pairs {
+pub fn pairs(device: &Arc<dyn Device>) -> Pairs {
     let mut engine_options = Volume::engine_options(CACHE_BYTES);
     engine_options.mode = betrfs::OpenMode::ReadOnly;
     let env = Env::open(device.clone(), engine_options).unwrap();
@@ -101,7 +101,7 @@ fn pairs(device: &Arc<dyn Device>) -> Pairs {
 }
 
 /// A copy with other pairs.
-fn with(device: &MemDevice, change: impl Fn(&Pairs, &mut Batch)) -> Arc<dyn Device> {
+pub fn with(device: &MemDevice, change: impl Fn(&Pairs, &mut Batch)) -> Arc<dyn Device> {
     let device: Arc<dyn Device> = Arc::new(device.copy());
     damage(&device, change);
     device
@@ -116,15 +116,15 @@ fn damage(device: &Arc<dyn Device>, change: impl Fn(&Pairs, &mut Batch)) {
     env.close().unwrap();
 }
 
-fn examine(device: &Arc<dyn Device>) -> Report {
+pub fn examine(device: &Arc<dyn Device>) -> Report {
     Volume::examine(device.clone(), options(), &mut |_, _| ()).unwrap()
 }
 
-fn repair(device: &Arc<dyn Device>, mending: Mending) -> Repair {
+pub fn repair(device: &Arc<dyn Device>, mending: Mending) -> Repair {
     Volume::repair(device.clone(), &options(), mending, &mut |_| true, &mut |_, _| ()).unwrap()
 }
 
-fn codes(report: &Report) -> BTreeSet<&'static str> {
+pub fn codes(report: &Report) -> BTreeSet<&'static str> {
     report.problems.iter().map(|problem| problem.code).collect()
 }
 
@@ -156,8 +156,8 @@ const NAME: &[u8] = b"\0\0a";
 const OTHER_NAME: &[u8] = b"\0d\0\0b";
 const SPARSE: &[u8] = b"\0\0sparse";
 const HELD: &[u8] = b"\0\0held";
-const ROOT_KEY: &[u8] = b"\x05";
-const VOLUME_KEY: &[u8] = b"\x05\x01";
+pub const ROOT_KEY: &[u8] = b"\x05";
+pub const VOLUME_KEY: &[u8] = b"\x05\x01";
 
 /// The key of the only object.
 fn object(pairs: &Pairs) -> Vec<u8> {
@@ -333,7 +333,12 @@ const CASES: &[Case] = &[
     Case {
         code: "no-volume-record",
         change: |_, batch| batch.put(META, VOLUME_KEY, b"too short"),
-        differs: &[],
+        differs: &["0 \\x05\\x01"],
+    },
+    Case {
+        code: "no-volume-record",
+        change: |_, batch| batch.delete(META, VOLUME_KEY),
+        differs: &["0 \\x05\\x01"],
     },
     Case {
         code: "number-not-given",

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use betree::FindingCode;
 use betree_std::{FileDevice, StdPlatform, Zstd};
 use betrfs::{Mended, Mending, OpenOptions, Repair, Volume};
-use betrfs_fuse::CheckReport;
+use betrfs_fuse::{CheckReport, is_damage};
 use serde::Serialize;
 
-use super::{Arguments, Document, failed, print_problems};
+use super::{Arguments, Document, WAYS_OUT, failed, print_problems};
 use crate::commands::mkfs::before;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
@@ -99,7 +99,10 @@ pub fn run(arguments: &Arguments, shown: &str) -> Result<Outcome, Failure> {
         Volume::repair(device, &options, mending, &mut consent, &mut |done, all| progress.tell(done, all));
     drop(progress);
     told?;
-    let repair = repaired.map_err(|error| failed(shown, &error))?;
+    let repair = repaired.map_err(|error| match mending {
+        Mending::Safe if is_damage(&error) => Failure::damage(format!("{shown}: {error}; {WAYS_OUT}")),
+        Mending::Safe | Mending::All => failed(shown, &error),
+    })?;
     let verdict = verdict(shown, &repair);
     match arguments.format {
         Format::Json => print_json(&document(shown, &repair, verdict.as_ref()))?,

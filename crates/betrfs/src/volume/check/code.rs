@@ -41,7 +41,7 @@ codes! {
     /// The root has no record, or that of something else.
     NoRoot = "no-root", Dropped("the root gets the record of a new directory");
     /// The volume has no record.
-    NoVolumeRecord = "no-volume-record", Left("nothing else tells which numbers were given");
+    NoVolumeRecord = "no-volume-record", Dropped("it is made again, with numbers behind all that can have been given");
     /// An object has a number that was never given.
     NumberNotGiven = "number-not-given", Mended("the numbers given so far end behind it");
     /// An entry stands below what is no directory.

@@ -18,6 +18,7 @@ use crate::schema::{
 };
 use crate::types::{AclKind, FileType};
 use crate::volume::ROOT_ID;
+use crate::volume::id_allocator::behind_all_given;
 
 /// Number of changes collected by one check.
 const MENDS_MAX: usize = 1000;
@@ -228,6 +229,23 @@ impl Check<'_> {
     pub(super) fn mend_redirect(&mut self, code: Code, at: &[u8], redirect: &Redirect) {
         if self.is_mending() {
             self.mend(code, at, Vec::from([Change::Put(META, at.to_vec(), redirect.encode())]));
+        }
+    }
+
+    /// Removes known damage from among the markers: a file whose marker was there gets a name again.
+    pub(super) fn mend_lost_markers(&mut self, code: Code, at: &[u8], lost: Vec<(Cut, Cut)>) {
+        if self.is_mending() {
+            let goes = lost.into_iter().map(|(lo, hi)| Change::DeleteRange(META, lo, hi)).collect();
+            self.mend(code, at, goes);
+        }
+    }
+
+    /// Makes the volume's record again.
+    pub(super) fn mend_volume(&mut self, code: Code) {
+        if let Some(volume) = behind_all_given(self.op.changes_made_max()).filter(|_| self.is_mending())
+            && self.mend(code, &key::VOLUME_KEY, Vec::from([put_volume(&volume)]))
+        {
+            self.volume = Some(volume);
         }
     }
 

@@ -11,6 +11,7 @@ use super::code::Code;
 use super::losses::{Lost, ObjectNames, and_more};
 use super::report::Findings;
 use super::{Check, EVERYTHING};
+use crate::error::Error;
 use crate::schema::key;
 use crate::schema::{LINKS, META, Marker, Record, Redirect, Stored, VolumeRecord, unknown};
 use crate::types::FileType;
@@ -152,7 +153,11 @@ impl Check<'_> {
                 has_volume = true;
                 match VolumeRecord::decode(bytes) {
                     Ok(volume) => self.volume = Some(volume),
-                    Err(error) => self.findings.problem_of(Code::NoVolumeRecord, at, format!("{error}")),
+                    Err(error @ Error::NotAVolume { .. }) => self.of_later_version(at, &error),
+                    Err(error) => {
+                        self.findings.problem_of(Code::NoVolumeRecord, at, format!("{error}"));
+                        self.mend_volume(Code::NoVolumeRecord);
+                    }
                 }
             } else if at == key::ROOT_KEY {
                 root = true;
@@ -193,14 +198,21 @@ impl Check<'_> {
                 self.mend_by_removal(Code::BadKey, at);
             }
         }
-        if !root && !self.is_lost(META, &key::ROOT_KEY, Lost::Name { own: &key::ROOT_KEY }) {
-            self.problem(Code::NoRoot, &key::ROOT_KEY, "its record is not there");
+        let is_root_lost = !root && self.is_lost(META, &key::ROOT_KEY, Lost::Name { own: &key::ROOT_KEY });
+        if !root && let Some(why) = self.why_gone(&key::ROOT_KEY) {
+            self.problem(Code::NoRoot, &key::ROOT_KEY, why);
             self.mend_root(Code::NoRoot);
         }
         match self.volume {
-            None if self.gaps.at(META, &key::VOLUME_KEY).is_some() => {}
+            // Without both it may be that none was ever made.
+            None if !root && !is_root_lost => {}
             None if has_volume => {}
-            None => self.problem(Code::NoVolumeRecord, &key::VOLUME_KEY, "it is not there"),
+            None => {
+                if let Some(why) = self.why_gone(&key::VOLUME_KEY) {
+                    self.problem(Code::NoVolumeRecord, &key::VOLUME_KEY, why);
+                    self.mend_volume(Code::NoVolumeRecord);
+                }
+            }
             Some(volume) => {
                 if let Some((oid, _)) = self.links.range(volume.oids..).next_back() {
                     let oid = *oid;
@@ -211,13 +223,38 @@ impl Check<'_> {
         }
     }
 
+    /// Why there is nothing at a key of `meta` where no scan has met a pair; `None` if it may be there still.
+    fn why_gone(&self, at: &[u8]) -> Option<&'static str> {
+        match self.op.get(META, at) {
+            Ok(None) => Some("its record is not there"),
+            Err(Error::Engine(betree::Error::KnownDamage { .. })) => Some("its record was lost"),
+            Ok(Some(_)) | Err(_) => None,
+        }
+    }
+
     /// The markers of files that were unlinked while open, and of unfinished copies.
     fn markers(&mut self) {
         let mut pairs = self.op.scan(META, key::markers());
-        while let Some((at, bytes)) = self.next(META, &mut pairs) {
+        let mut gaps = Vec::new();
+        while self.may_go_on() {
+            let Some((at, bytes)) = pairs.next_past(&mut |gap| gaps.push(gap)) else { break };
             if let Some(marker) = self.decoded(at, Marker::decode(at, bytes)) {
                 self.orphans.insert(marker.base);
             }
+        }
+        let is_known = |error: &betree::Error| matches!(error, betree::Error::KnownDamage { .. });
+        let mut lost = Vec::new();
+        for gap in gaps {
+            if gap.errors.iter().all(is_known) {
+                lost.push((gap.lo.clone(), gap.hi.clone()));
+            }
+            self.pass(META, gap);
+        }
+        // Known damage is an error to the opening, which reads all of them.
+        if let Some((lo, _)) = lost.first() {
+            let at = lo.bytes().to_vec();
+            self.problem(Code::BadRecord, &at, "markers of unlinked files were lost");
+            self.mend_lost_markers(Code::BadRecord, &at, lost);
         }
     }
 

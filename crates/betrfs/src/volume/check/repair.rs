@@ -12,7 +12,7 @@ use betree_platform::Device;
 use super::mends::{Mended, Mending, Mends};
 use super::report::{Findings, Report};
 use super::{Scanned, goes_on, refusal, scan};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::op::{AllCounts, OpKind};
 use crate::types::{OpenMode, OpenOptions};
 use crate::volume::Volume;
@@ -20,8 +20,9 @@ use crate::volume::Volume;
 /// How often a volume is looked through for what earlier changes have uncovered.
 const ROUNDS_MAX: usize = 16;
 
-/// Problems by which a part of a tree is lost.
-const LOST: [FindingCode; 6] = [
+/// Problems by which a part of a tree is lost, or may be.
+const LOST: [FindingCode; 7] = [
+    FindingCode::DisputedBlocks,
     FindingCode::BadNode,
     FindingCode::BadPiece,
     FindingCode::DanglingEdge,
@@ -86,6 +87,10 @@ impl Volume {
         let mends = || Some(Mends::new(mending, options.platform.now_ns()));
         env.check(&mut |found| findings.found(found), progress)?;
         let (before, mut found) = look_through(&env, findings, mends())?;
+        // One of another version, or no file system: what is wrong with it nobody here knows.
+        if let Some(refused @ Error::NotAVolume { .. }) = before.refused {
+            return Err(refused);
+        }
         let mut repair = Repair { before, ..Repair::default() };
         if repair.before.problems.is_empty() {
             return Ok(repair);
@@ -152,20 +157,25 @@ fn note_damage(env: &Env, repair: &mut Repair) -> Result<bool> {
         return Ok(false);
     }
     let noted = env.note_damage()?;
-    if noted.lost == 0 {
+    if noted.lost == 0 && noted.moved.is_empty() {
         return Ok(false);
     }
     let lost = repair.before.problems.iter().filter(|problem| is_lost(problem.code)).map(|problem| {
         let is_found_again = problem.place.is_some_and(|place| noted.found_again.contains(&place));
+        let is_moved = problem.place.is_some_and(|place| noted.moved.contains(&place));
+        let is_disputed = problem.code == FindingCode::DisputedBlocks.name();
         let how = match problem.code == FindingCode::NotFreed.name() {
             true => "it goes",
+            false if is_disputed && is_moved => "it is there, and is written elsewhere",
+            false if is_disputed => "what is there is written elsewhere; what is not, or is in no tree, goes",
             false if is_found_again => {
                 "the nodes below it are found again, without the changes that waited in it: what cannot be read now may \
                  be as it was before them"
             }
             false => "that becomes known damage",
         };
-        Mended { code: problem.code, loses: true, what: format!("{}: {how}", problem.what) }
+        let loses = !(is_disputed && is_moved);
+        Mended { code: problem.code, loses, what: format!("{}: {how}", problem.what) }
     });
     repair.mended.extend(lost);
     Ok(true)
