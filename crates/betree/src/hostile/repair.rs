@@ -69,6 +69,8 @@ fn a_senseless_segment_of_the_log_ends_it_for_a_repair() {
     senseless_segment_ends_the_log(&|bytes| bytes[88..92].copy_from_slice(&77u32.to_le_bytes()));
     // The dictionary of the first change.
     senseless_segment_ends_the_log(&|bytes| bytes[97] = DICTS);
+    // The number of the header's first change, which the segments before it have.
+    senseless_segment_ends_the_log(&|bytes| bytes[40..48].copy_from_slice(&1u64.to_le_bytes()));
 }
 
 fn senseless_segment_ends_the_log(patch: Patch<'_>) {
