@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use betree::{Cut, DictId};
+use betree::{Cut, DictId, NodeCopies};
 
 use crate::failure::Failure;
 use crate::harness::setting;
@@ -19,9 +19,21 @@ const TABLE_PART: u64 = 64;
 /// # Errors
 /// The first law that does not hold, as a sentence.
 pub fn try_laws(setup: Setup, steps: &[Step]) -> Result<(), String> {
+    try_laws_with(setup, NodeCopies::One, steps)
+}
+
+/// As [`try_laws`], of a volume with so many copies of interior nodes.
+///
+/// # Errors
+/// As there.
+pub fn try_laws_with(setup: Setup, copies: NodeCopies, steps: &[Step]) -> Result<(), String> {
     let device = Arc::new(MemDevice::new(setup.volume_bytes).which_seeks(setup.seeks));
     let told = |what: &'static str| move |e: Failure| format!("{what}: {e}");
     let mut runner = Runner::format(device, setup).map_err(told("format"))?;
+    if copies == NodeCopies::Two {
+        let chosen = runner.env().and_then(|env| Ok(env.set_node_copies(copies)?));
+        chosen.map_err(told("choose two copies"))?;
+    }
     let free_at_first = runner.env().map_err(told("space"))?.space().free_bytes;
     let after_each = setting("BETRFS_CHECK_EACH_STEP", 0) != 0;
     for (i, step) in steps.iter().enumerate() {

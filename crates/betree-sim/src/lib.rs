@@ -6,6 +6,7 @@
 
 mod blocks;
 mod compare;
+mod copied_nodes;
 mod crash;
 mod damage;
 mod examine;
@@ -28,13 +29,14 @@ mod step;
 mod transactions;
 mod universe;
 
+pub use copied_nodes::{CopiesReached, copied_nodes_history};
 pub use crash::{CrashHistory, first_violation};
 pub use damage::{DamageReached, damage_history};
 pub use examine::{problems, settled_bytes};
 pub use expiry::SimClock;
 pub use failure::Failure;
 pub use history::History;
-pub use laws::try_laws;
+pub use laws::{try_laws, try_laws_with};
 pub use lost_nodes::{LostNodesReached, lost_nodes_history};
 pub use mem_device::{Counts, EIO, ENOSPC, Fault, MemDevice};
 pub use mix::Mix;

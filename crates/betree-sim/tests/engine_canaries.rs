@@ -7,7 +7,7 @@ use betree::planted::{self, Bug};
 use betree_sim::harness::{guarded, setting};
 use betree_sim::interleaving::engine_history;
 use betree_sim::isolation::{Finding, forbidden};
-use betree_sim::{Mix, damage_history, first_violation, history_of_seed, try_laws};
+use betree_sim::{Mix, copied_nodes_history, damage_history, first_violation, history_of_seed, try_laws};
 
 const OF_CRASHES: [Bug; 5] = [
     Bug::MissingSyncBeforeSuperblock,
@@ -84,6 +84,9 @@ const OF_DAMAGE: [Bug; 3] = [Bug::DamageForgottenByMerge, Bug::DamageTakenForDel
 /// The length of the histories of `engine_damage`.
 const DAMAGE_STEPS: usize = 100;
 
+const OF_NODE_COPIES: [Bug; 4] =
+    [Bug::NodeCopyNotWritten, Bug::NodeCopyNotRead, Bug::NodeCopyNotFreed, Bug::NodeCopyKeepsFirstBlocks];
+
 const OF_GROWTH: [Bug; 1] = [Bug::GrownSizeNotStored];
 const OF_BACKUPS: [Bug; 1] = [Bug::BackupHoldsNoNodes];
 
@@ -147,6 +150,13 @@ fn planted_bugs_are_found() {
     for bug in OF_DAMAGE {
         let broken =
             |seed| guarded(&format!("{bug:?}, seed {seed}"), || damage_history(seed, DAMAGE_STEPS).map(drop));
+        let violation = || (0..HISTORIES_MAX).find_map(|seed| Some((seed, broken(seed).err()?)));
+        let (seed, what) = with(bug, violation).unwrap_or_else(|| panic!("{bug:?} is not found"));
+        println!("{bug:?} is found by seed {seed}: {what}");
+    }
+    for bug in OF_NODE_COPIES {
+        let broken =
+            |seed| guarded(&format!("{bug:?}, seed {seed}"), || copied_nodes_history(seed, STEPS).map(drop));
         let violation = || (0..HISTORIES_MAX).find_map(|seed| Some((seed, broken(seed).err()?)));
         let (seed, what) = with(bug, violation).unwrap_or_else(|| panic!("{bug:?} is not found"));
         println!("{bug:?} is found by seed {seed}: {what}");

@@ -14,6 +14,7 @@ mod identity;
 mod ingest;
 mod make_room;
 mod make_volume;
+mod node_copies;
 mod pair_compression;
 pub(crate) mod read_table;
 pub(crate) mod recover;
@@ -76,6 +77,9 @@ pub struct Env {
     volume_bytes: AtomicU64,
     /// The size up to which it grows by itself, as the next superblock will store it; 0 if it does not.
     growth_limit_bytes: AtomicU64,
+    /// Whether the next superblock asks for second copies of interior nodes; changed under the checkpoint
+    /// lock.
+    wants_node_copies: AtomicBool,
     /// Whether the next superblock says that pairs may ask for a compression.
     pairs_are_to_ask: AtomicBool,
     /// The record of the last scrub as the next superblock will store it.
@@ -91,6 +95,7 @@ impl Env {
     pub(crate) fn new(engine: Engine, log: Log, next_msn: Msn, committed: Committed, opened: Opened) -> Env {
         // A volume opened for reading needs no closing.
         let end = if opened.for_reading && !opened.is_damaged { End::Done } else { End::Open };
+        let wants_node_copies = AtomicBool::new(engine.store.copies.are_wanted.load(Ordering::Relaxed));
         Env {
             engine,
             log,
@@ -98,6 +103,7 @@ impl Env {
             identity: Mutex::new(committed.superblock.identity.clone()),
             volume_bytes: AtomicU64::new(committed.superblock.volume_bytes),
             pairs_are_to_ask: AtomicBool::new(false),
+            wants_node_copies,
             growth_limit_bytes: AtomicU64::new(growth_limit::of(&committed.superblock.tail)),
             last_scrub: Mutex::new(ScrubRecord::of(&committed.superblock.tail)),
             checkpoint: Mutex::new(committed),
@@ -173,7 +179,8 @@ impl Env {
             checkpoints: counters.checkpoints.load(Ordering::Relaxed),
             checkpoints_under_way: counters.checkpoints_under_way.load(Ordering::Relaxed),
             log_used_bytes: self.log.used_bytes(),
-            copy_write_bytes: counters.copy_bytes.load(Ordering::Relaxed),
+            copy_write_bytes: counters.copy_bytes.load(Ordering::Relaxed)
+                + self.engine.store.copies.written_bytes.load(Ordering::Relaxed),
             copies_used: self.engine.store.disk.health.copies_used(),
             known_damage_reads: self.engine.store.disk.health.known_damage_reads(),
             flushes: counters.flushes.load(Ordering::Relaxed),

@@ -200,7 +200,7 @@ impl View {
         occupancy.add(blocks(0, slots::BYTES), Occupant::Superblocks);
         occupancy.add(blocks(log.offset, log.len), Occupant::Log);
         let mut add_extent = |extent: &Extent, occupant| {
-            extent.parts().iter().for_each(|part| occupancy.add(*part, occupant));
+            extent.all_parts().for_each(|part| occupancy.add(*part, occupant));
         };
         let (pages, copies): (Vec<_>, Vec<_>) =
             pages.into_iter().map(|page| (page.extent, page.copy)).unzip();

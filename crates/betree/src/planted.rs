@@ -9,6 +9,14 @@ pub enum Bug {
     ExtentReusedOneCheckpointEarly,
     /// The second copy of the node table is named, but not written.
     TableCopyNotWritten,
+    /// The second copy of a node is named, but not written.
+    NodeCopyNotWritten,
+    /// A node whose first copy is bad counts as lost.
+    NodeCopyNotRead,
+    /// A node that is freed leaves its second copy behind.
+    NodeCopyNotFreed,
+    /// The second copy of a node keeps blocks of the first one.
+    NodeCopyKeepsFirstBlocks,
     /// A volume grows, and no superblock says so.
     GrownSizeNotStored,
     /// A sync of the log writes its segments but leaves them in the disk's cache.

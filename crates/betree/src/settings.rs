@@ -39,6 +39,35 @@ pub enum Compression {
     Zstd,
 }
 
+/// How many copies of interior nodes above the parents of leaves a volume is to have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeCopies {
+    /// One. If it cannot be read, the keys below are lost, but for what a repair finds again.
+    #[default]
+    One,
+    /// Two, far from each other, where there is room beside the reserve.
+    Two,
+}
+
+impl NodeCopies {
+    /// The number of copies.
+    pub fn count(self) -> u32 {
+        match self {
+            NodeCopies::One => 1,
+            NodeCopies::Two => 2,
+        }
+    }
+
+    /// The choice of that many copies, if there is one.
+    pub fn of_count(count: u32) -> Option<NodeCopies> {
+        match count {
+            1 => Some(NodeCopies::One),
+            2 => Some(NodeCopies::Two),
+            _ => None,
+        }
+    }
+}
+
 /// What the opening of a volume does if its log has lost a segment that had been durable, or has a whole one
 /// that makes no sense.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,6 +5,8 @@
 //! counting holders: the current version holds the extents that it names, and a list (`retired`) holds the
 //! extents that it drops until the checkpoint that no longer names them is committed.
 
+mod captured;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,10 +14,10 @@ use alloc::vec::Vec;
 use zerocopy::little_endian::{U32, U64};
 
 use crate::error::{Error, Result};
-use crate::format::table::{Entries, StoredPage, StoredSlot};
+use crate::format::table::{Entries, StoredPage};
 use crate::invariant::internal;
 use crate::node_id::NodeId;
-use crate::space::{BlockRange, Extent};
+use crate::space::Extent;
 use crate::store::NodePlace;
 
 mod claims;
@@ -267,6 +269,15 @@ impl Table {
         Some(used.map(node).collect())
     }
 
+    /// The nodes with references of which a copy is bad, each with its place.
+    pub fn with_bad_copies(&self) -> Vec<(NodeId, NodePlace)> {
+        let bad = |(slot, s): (u32, &Slot)| {
+            let place = s.place.as_ref().filter(|place| s.references > 0 && place.extent.is_bad())?;
+            Some((NodeId { slot, generation: s.generation }, place.clone()))
+        };
+        (0..).zip(&self.slots).filter_map(bad).collect()
+    }
+
     /// The extents of the nodes in at most `most` slots from `first` on; `None` behind the last.
     pub fn extents_in(&self, first: usize, most: usize) -> Option<Vec<Arc<Extent>>> {
         let slots = self.slots.get(first..).filter(|slots| !slots.is_empty())?;
@@ -395,39 +406,6 @@ impl Table {
     }
 }
 
-impl CapturedTable {
-    fn set_place(&mut self, id: NodeId, place: &NodePlace) -> Result<()> {
-        let page = id.slot / self.slots_per_page;
-        let found = self.pages.iter_mut().find(|(index, _)| *index == page);
-        let slot = found.and_then(|(_, slots)| slots.get_mut((id.slot % self.slots_per_page) as usize));
-        let slot = slot.filter(|slot| slot.used && slot.generation == id.generation);
-        slot.ok_or_else(|| unknown(id))?.place = Some(place.clone());
-        Ok(())
-    }
-
-    /// The number of pages to write.
-    pub fn pages_len(&self) -> usize {
-        self.pages.len()
-    }
-
-    /// Whether there are no pages to write and no extents to free.
-    pub fn is_clean(&self) -> bool {
-        self.pages.is_empty() && self.retired.is_empty()
-    }
-
-    /// The pages to write.
-    pub fn pages(&self) -> impl Iterator<Item = (u32, Entries<StoredSlot>)> + '_ {
-        self.pages.iter().map(|(index, slots)| {
-            let mut page = Entries::new();
-            for slot in slots {
-                let parts = slot.place.as_ref().map_or(&[][..], |p| p.extent.parts());
-                page.push(stored(slot, parts.first()), parts);
-            }
-            (*index, page)
-        })
-    }
-}
-
 /// The error of a node that a tree has and the table does not hold.
 fn unknown(id: NodeId) -> Error {
     let why = alloc::format!("it does not hold node {id}, which a tree changes");
@@ -444,21 +422,6 @@ fn miscounted(id: NodeId) -> Error {
 fn made_reusable(extent: Arc<Extent>) -> Arc<Extent> {
     extent.make_reusable();
     extent
-}
-
-fn stored(slot: &Slot, first: Option<&BlockRange>) -> StoredSlot {
-    let place = slot.place.as_ref();
-    StoredSlot {
-        start_block: U64::new(first.map_or(0, |p| p.start_block)),
-        header_checksum: U64::new(place.map_or(0, |p| p.header_checksum)),
-        len_blocks: U32::new(first.map_or(0, |p| p.len_blocks as u32)),
-        header_len: U32::new(place.map_or(0, |p| p.header_len)),
-        generation: U32::new(slot.generation),
-        references: U32::new(slot.references),
-        height: slot.height,
-        used: u8::from(slot.used),
-        reserved: [0; 6],
-    }
 }
 
 #[cfg(test)]

@@ -99,8 +99,8 @@ impl View {
                 }
             };
             if let Some(place) = place.filter(|_| lo <= node.lo && hi >= node.hi) {
-                // The whole extent, with the header and the unfilled part of the last block.
-                bytes = place.extent.len_blocks() * BLOCK_BYTES as u64;
+                // The whole extent, with the header, the unfilled part of the last block and a second copy.
+                bytes = place.extent.all_blocks() * BLOCK_BYTES as u64;
             }
             known.insert(Seen { height: node.height, bytes, parents: parent.into_iter().collect() });
         }

@@ -391,6 +391,8 @@ pub struct FormatOptions {
     pub root_perm: Option<u16>,
     /// The size up to which the volume grows by itself, in bytes: [`betree::Env::set_growth_limit`].
     pub grow_to_bytes: Option<u64>,
+    /// How many copies of interior nodes the volume has: [`betree::Env::set_node_copies`].
+    pub node_copies: betree::NodeCopies,
 }
 
 /// The properties chosen each time a volume is opened.

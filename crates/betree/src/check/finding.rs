@@ -64,6 +64,8 @@ codes! {
     BadCopy = "bad-copy", Mended("it is written anew; the other copy is good");
     /// Blocks of a node are also those of something else, or none.
     DisputedBlocks = "disputed-blocks", Dropped("what is there by its checksums is written elsewhere, and the rest becomes known damage");
+    /// One of two copies of a part of an interior node cannot be read.
+    BadNodeCopy = "bad-node-copy", Mended("the node is written anew; the other copy is good");
     /// Nodes whose places were lost were found by their headers, and may be older than those that were lost.
     NodesByHeader = "nodes-by-header", Left("it is no damage: a rescue has found them");
     /// The log cannot be replayed to its end.

@@ -171,6 +171,7 @@ impl Env {
         let loaded = self.opened.made.is_none().then(|| slots::load(disk)).transpose()?;
         disk.accept_writes(FOR_READING)?;
         self.mend_table();
+        self.note_bad_node_copies()?;
         // Before a newer generation is written, this one needs both copies: one may be the way back.
         let copied = match loaded {
             Some(loaded) => loaded.repair_slots(disk),
@@ -178,6 +179,7 @@ impl Env {
         };
         let written = copied.and_then(|()| {
             let structures = self.engine.lock_structures();
+            self.engine.renew_bad_copies(&structures)?;
             let commit = self.commit.lock();
             self.engine.freeze(true);
             self.engine.absorb_at_roots(&structures)?;
@@ -193,6 +195,21 @@ impl Env {
         });
         disk.refuse_from_now_on("the repair was written");
         written.map(|()| committed.superblock.generation)
+    }
+
+    /// Has the next checkpoint write the nodes anew of which one copy is bad.
+    fn note_bad_node_copies(&self) -> Result<()> {
+        let store = &self.engine.store;
+        for first in (0..).step_by(SLOTS_AT_ONCE as usize) {
+            let Some(nodes) = self.engine.table.lock().nodes_in(first, SLOTS_AT_ONCE) else { break };
+            for (id, _) in nodes {
+                let Some(place) = self.engine.table.lock().place(id) else { continue };
+                if !store.read_copies(id, &place)?.one_bad.is_empty() {
+                    store.note_bad_copy(&place.extent);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn refuse_unless_repairing(&self) -> Result<()> {

@@ -12,7 +12,7 @@ use core::ops::ControlFlow;
 
 use betree_platform::BLOCK_BYTES;
 
-use super::walk::{Walk, bounds_of, of_basement, of_edge};
+use super::walk::{Walk, bounds_of, of_basement, of_edge, one_bad_of_node};
 use super::{Finding, FindingCode as Code, Place};
 use crate::cache::Piece;
 use crate::env::Env;
@@ -24,6 +24,7 @@ use crate::io::AlignedBuf;
 use crate::key::Cut;
 use crate::node::{Body, Node};
 use crate::node_id::NodeId;
+use crate::space::Extent;
 use crate::store::{NodePlace, ReadScope};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -51,7 +52,7 @@ pub enum ScrubFrom {
 pub enum OnDamage {
     /// It tells of it.
     Tell,
-    /// It also writes anew what has a good copy: superblocks, pages and directory of the node table.
+    /// It also writes anew what has a good copy: superblocks, pages and directory of the node table, nodes.
     Mend,
 }
 
@@ -104,7 +105,9 @@ struct Scrub<'e, 's> {
     done_bytes: u64,
     all_bytes: u64,
     record: ScrubRecord,
-    buffer: AlignedBuf,
+    on_damage: OnDamage,
+    /// For both copies of a node.
+    buffers: [AlignedBuf; 2],
     damaged: Vec<Damaged>,
     /// Pages of the node table of which a copy is bad.
     bad_pages: Vec<u32>,
@@ -164,7 +167,8 @@ impl Env {
             done_bytes: 0,
             all_bytes: 0,
             record,
-            buffer: AlignedBuf::default(),
+            on_damage: options.on_damage,
+            buffers: Default::default(),
             damaged: Vec::new(),
             bad_pages: Vec::new(),
         };
@@ -188,11 +192,6 @@ impl Env {
     pub fn last_scrub(&self) -> Option<ScrubRecord> {
         *self.last_scrub.lock()
     }
-}
-
-/// The bytes of a node's extent.
-fn extent_bytes(place: &NodePlace) -> u64 {
-    place.extent.len_blocks() * BLOCK
 }
 
 impl Scrub<'_, '_> {
@@ -259,7 +258,7 @@ impl Scrub<'_, '_> {
             // Others need the table meanwhile.
             let extents = self.env.engine.table.lock().extents_in(first, SLOTS_AT_ONCE as usize);
             let Some(extents) = extents else { return (before, all) };
-            let bytes: u64 = extents.iter().map(|extent| extent.len_blocks() * BLOCK).sum();
+            let bytes: u64 = extents.iter().map(|extent| extent.all_blocks() * BLOCK).sum();
             if first < self.record.next_slot as usize {
                 before += bytes;
             }
@@ -280,30 +279,65 @@ impl Scrub<'_, '_> {
         let Some(place) = self.env.engine.table.lock().place(id) else {
             return Ok(ControlFlow::Continue(()));
         };
-        let whole_bytes = extent_bytes(&place);
-        if whole_bytes > WHOLE_BYTES_MAX {
-            self.verify(id, &place, None)?;
-            return Ok(self.stepped(whole_bytes));
+        let all_bytes = place.extent.all_blocks() * BLOCK;
+        if place.extent.len_blocks() * BLOCK > WHOLE_BYTES_MAX {
+            self.verify_copies(id, &place, [None; 2])?;
+            return Ok(self.stepped(all_bytes));
         }
-        let mut buffer = core::mem::take(&mut self.buffer);
-        buffer.grow_to(place.extent.len_blocks() as usize)?;
+        let [mut first, mut second] = core::mem::take(&mut self.buffers);
+        let ControlFlow::Continue(bytes) = self.whole(&place.extent, &mut first)? else {
+            return Ok(ControlFlow::Break(()));
+        };
+        let mut bytes_of_copy = None;
+        if let Some(copy) = place.extent.copy() {
+            let ControlFlow::Continue(bytes) = self.whole(copy, &mut second)? else {
+                return Ok(ControlFlow::Break(()));
+            };
+            bytes_of_copy = bytes;
+        }
+        self.verify_copies(id, &place, [bytes, bytes_of_copy])?;
+        self.buffers = [first, second];
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Reads an extent into a buffer, in steps; `None` if the device refuses a part of it: the caller then
+    /// asks for it part by part.
+    fn whole<'b>(
+        &mut self,
+        extent: &Extent,
+        buffer: &'b mut AlignedBuf,
+    ) -> Result<ControlFlow<(), Option<&'b [u8]>>> {
+        let whole_bytes = extent.len_blocks() * BLOCK;
+        buffer.grow_to(extent.len_blocks() as usize)?;
         let mut is_read = true;
         let mut offset = 0;
         while offset < whole_bytes {
             let len = (whole_bytes - offset).min(READ_BYTES_MAX);
             let room = buffer.as_mut_slice().get_mut(offset as usize..(offset + len) as usize);
             let room = room.ok_or_else(|| internal!("a buffer has the room that it was made with"))?;
-            is_read &= self.env.engine.store.disk.read_extent(&place.extent, offset, room).is_ok();
+            is_read &= self.env.engine.store.disk.read_extent(extent, offset, room).is_ok();
             if self.stepped(len).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             offset += len;
         }
-        // What the device refuses is asked for again, part by part.
-        let bytes = buffer.as_slice().get(..whole_bytes as usize).filter(|_| is_read);
-        self.verify(id, &place, bytes)?;
-        self.buffer = buffer;
-        Ok(ControlFlow::Continue(()))
+        let bytes = buffer.as_slice().get(..whole_bytes as usize);
+        Ok(ControlFlow::Continue(bytes.filter(|_| is_read)))
+    }
+
+    /// Verifies a node whose copies have these bytes; without them it reads part by part.
+    fn verify_copies(&mut self, id: NodeId, place: &NodePlace, bytes: [Option<&[u8]>; 2]) -> Result<()> {
+        if place.extent.copy().is_none() {
+            let [bytes, _] = bytes;
+            return self.verify(id, place, bytes);
+        }
+        let compared = self.env.engine.store.compare_copies(id, place, bytes)?;
+        compared.one_bad.iter().for_each(|error| self.found(one_bad_of_node(id, error)));
+        if !compared.one_bad.is_empty() && self.on_damage == OnDamage::Mend {
+            self.env.engine.store.note_bad_copy(&place.extent);
+        }
+        // Each part is read from whichever copy is good.
+        if compared.are_both_bad { self.verify(id, place, None) } else { Ok(()) }
     }
 
     /// Verifies a node whose extent has these bytes; without them it reads part by part.

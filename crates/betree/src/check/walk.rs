@@ -259,6 +259,7 @@ impl<'e, 't> Walk<'e, 't> {
         let (id, engine) = (visit.id, self.engine);
         match engine.store.read_node(id, place, ReadScope::Header, Some(visit.dict)) {
             Ok(node) => {
+                self.copies(id, place);
                 let table = engine.table.lock();
                 // A node that is freed meanwhile is in the table no more.
                 let fit = if table.holds(id) {
@@ -277,6 +278,13 @@ impl<'e, 't> Walk<'e, 't> {
                 None
             }
         }
+    }
+
+    /// Reports the parts of a node of which one of two copies is bad.
+    fn copies(&mut self, id: NodeId, place: &NodePlace) {
+        // What cannot be compared for want of memory is no finding.
+        let Ok(compared) = self.engine.store.read_copies(id, place) else { return };
+        compared.one_bad.iter().for_each(|error| (self.tell)(one_bad_of_node(id, error)));
     }
 
     /// Checks an edge. Returns the length of the longest key that may lie behind it, in the node's
@@ -415,6 +423,12 @@ impl<'e, 't> Walk<'e, 't> {
             }
         }
     }
+}
+
+/// The finding of a part of a node of which another copy is good.
+pub(super) fn one_bad_of_node(id: NodeId, error: &Error) -> Finding {
+    let what = format!("node {id}: {error}; its other copy is good");
+    Finding::problem(Code::BadNodeCopy, Place::node(id, error.offset()), what)
 }
 
 pub(super) fn of_basement(id: NodeId, index: usize) -> String {

@@ -8,7 +8,7 @@ use super::Inspector;
 use crate::env::recover::log_area;
 use crate::format::superblock::slots;
 use crate::node_id::NodeId;
-use crate::space::BlockRange;
+use crate::space::{BlockRange, Extent};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -23,7 +23,7 @@ pub enum Owner {
     Directory,
     /// A page of the node table, by its index.
     Page(u32),
-    /// A node.
+    /// A node, or its second copy.
     Node(NodeId),
     /// None, or a node in an unreadable page of the node table.
     Nobody,
@@ -49,19 +49,19 @@ impl Inspector {
             Owned { blocks: bytes(0, slots::BYTES), owner: Owner::Superblocks },
             Owned { blocks: bytes(area.offset, area.len), owner: Owner::Log },
         ]);
-        let mut add = |parts: &[BlockRange], owner| {
-            all.extend(parts.iter().map(|part| Owned { blocks: *part, owner }));
+        let mut add = |extent: &Extent, owner| {
+            all.extend(extent.all_parts().map(|part| Owned { blocks: *part, owner }));
         };
         for directory in self.checkpoint.directory.iter().chain(&self.checkpoint.directory_copy) {
-            add(directory.parts(), Owner::Directory);
+            add(directory, Owner::Directory);
         }
         let table = self.checkpoint.engine.table.lock();
         for (index, extent) in table.page_extents() {
-            add(extent.parts(), Owner::Page(index));
+            add(extent, Owner::Page(index));
         }
         for (id, ..) in table.nodes() {
             if let Some(place) = table.place(id) {
-                add(place.extent.parts(), Owner::Node(id));
+                add(&place.extent, Owner::Node(id));
             }
         }
         drop(table);

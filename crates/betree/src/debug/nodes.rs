@@ -22,6 +22,8 @@ pub struct Node {
     pub id: NodeId,
     /// Its extent.
     pub extent: Vec<BlockRange>,
+    /// The blocks of its second copy; none if it has one copy.
+    pub copy: Vec<BlockRange>,
     /// Its number of references in the node table: from edges, GOTOs and roots.
     pub references: u32,
     /// Its height in the node table.
@@ -103,7 +105,8 @@ impl Inspector {
             Ok((header, version))
         });
         let extent = stored.extent.parts().to_vec();
-        let mut node = Node { id, extent, references, height, header: None, stored, version: None };
+        let copy = stored.extent.copy().map(|copy| copy.parts().to_vec()).unwrap_or_default();
+        let mut node = Node { id, extent, copy, references, height, header: None, stored, version: None };
         let mut problem = |code, error: Error| {
             tell(Finding::unreadable(code, node.place(), format!("node {id}: {error}"), error));
         };

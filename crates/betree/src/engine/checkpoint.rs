@@ -27,7 +27,7 @@ use crate::node::Node;
 use crate::node_id::NodeId;
 use crate::planted;
 use crate::space::{BlockRange, Extent};
-use crate::store::Outgoing;
+use crate::store::{COPIED_FROM_HEIGHT, Outgoing};
 use crate::table::{CapturedTable, PagePlace};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -273,6 +273,9 @@ impl Engine {
     ) -> Result<u64> {
         let mut written = Written::default();
         for node in order {
+            if node.height >= COPIED_FROM_HEIGHT {
+                self.note_room_for_copies();
+            }
             let last = self.table.lock().place(node.id);
             self.store.writeback.write(&self.store, dict.index as u8, node, last);
             self.nodes_written(dict, self.store.writeback.take_done(), table, &mut written);

@@ -4,6 +4,7 @@ pub(crate) mod admission;
 pub(crate) mod background;
 pub(crate) mod checkpoint;
 pub(crate) mod commit_ranges;
+mod node_copies;
 pub(crate) mod scheduler;
 mod table_copy;
 pub(crate) mod unnamed_blocks;

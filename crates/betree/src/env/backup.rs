@@ -163,7 +163,7 @@ impl Drop for Backup {
 
 /// The blocks of these extents, in ascending order, each once.
 fn ranges_of(extents: &[Arc<Extent>]) -> Vec<BlockRange> {
-    let mut parts: Vec<BlockRange> = extents.iter().flat_map(|extent| extent.parts()).copied().collect();
+    let mut parts: Vec<BlockRange> = extents.iter().flat_map(|extent| extent.all_parts()).copied().collect();
     parts.sort_unstable_by_key(|part| part.start_block);
     let mut ranges: Vec<BlockRange> = Vec::with_capacity(parts.len());
     for part in parts {

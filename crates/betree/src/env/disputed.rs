@@ -72,14 +72,19 @@ pub(crate) fn settle(
     table.page_extents().for_each(|(_, extent)| rivals.add(extent, Owner::NodeTable));
     directories.iter().flatten().for_each(|extent| rivals.add(extent, Owner::NodeTable));
     let mut disputed = Disputed::default();
-    for Unclaimed { id, parts, header_len, header_checksum, why } in unclaimed {
+    let device_blocks = disk.len() / BLOCK;
+    for Unclaimed { id, parts, copy, header_len, header_checksum, why } in unclaimed {
         let what = rivals.claim_of(id, &parts, &why);
-        if let Some(held) = space.claim_free(&parts) {
+        for held in
+            [Some(&parts), copy.as_ref()].into_iter().flatten().filter_map(|all| space.claim_free(all))
+        {
             rivals.add(&held, Owner::Node(id));
             disputed.held.push(held);
         }
         let offset = parts.first().map_or(0, |part| part.start_block.saturating_mul(BLOCK));
-        let extent = Space::disputed(parts, disk.len() / BLOCK).map_err(|_| why);
+        let copy = copy.and_then(|parts| Space::disputed(parts, device_blocks).ok());
+        let extent = Space::disputed(parts, device_blocks).map_err(|_| why);
+        let extent = extent.map(|extent| copy.into_iter().fold(extent, Extent::with_copy));
         if let Ok(extent) = &extent {
             table.put_place(id, NodePlace { extent: extent.clone(), header_len, header_checksum });
         }
@@ -98,7 +103,7 @@ struct Rivals<'s> {
 
 impl Rivals<'_> {
     fn add(&mut self, extent: &Extent, owner: Owner) {
-        for part in extent.parts() {
+        for part in extent.all_parts() {
             self.owned.insert(part.start_block, (part.start_block + part.len_blocks, owner));
         }
     }

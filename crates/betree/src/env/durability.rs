@@ -123,6 +123,7 @@ impl Env {
         let mut superblock =
             Superblock { clean, log_start, identity, volume_bytes, ..committed.superblock.clone() };
         superblock.tail = self.tail_with_growth_limit(superblock.tail)?;
+        self.put_node_copies(&mut superblock)?;
         if self.pairs_are_to_ask.load(Ordering::Relaxed) {
             superblock.features.incompat |= Features::PAIR_COMPRESSION;
         }
@@ -151,6 +152,7 @@ impl Env {
         self.engine.freeze(true);
         self.engine.absorb_all()?;
         let structures = self.engine.lock_structures();
+        self.engine.renew_bad_copies(&structures)?;
         let commit = self.commit.lock();
         // Newer changes come to the roots while writers wait; the trees are rebalanced later.
         self.engine.freeze(true);

@@ -142,7 +142,7 @@ impl Env {
         // The place is taken before another claim is looked at.
         let commit = self.lock_with_room(&claim)?;
         self.writable(&commit)?;
-        self.engine.store.place_node(encoded)
+        self.engine.place_node(encoded)
     }
 
     fn claim(&self, needed_bytes: u64) -> Claim {
@@ -194,7 +194,7 @@ impl Env {
         let view = View::of(self.clone(), self.engine.begin_view());
         // To make room, others would have to commit.
         let place = |encoded: Encoded| match self.engine.room().fits(&self.claim(encoded.bytes()), 0) {
-            true => self.engine.store.place_node(encoded),
+            true => self.engine.place_node(encoded),
             false => Err(Error::NoSpace),
         };
         let merged = self.merged(dict, built, &view, &place)?;

@@ -25,7 +25,7 @@ use crate::key::Cut;
 use crate::node::{Body, Edge};
 use crate::node_id::NodeId;
 use crate::settings::{Compression, Geometry};
-use crate::store::{Readahead, Reading, Store, Writeback};
+use crate::store::{CopyState, Readahead, Reading, Store, Writeback};
 use crate::table::Table;
 use crate::upsert::Replace;
 
@@ -85,6 +85,7 @@ impl Env {
             cache: Cache::new(1 << 20, geometry.fanout_max),
             compression: Compression::None,
             pairs_ask: AtomicBool::new(false),
+            copies: CopyState::default(),
             zstd: None,
             upsert: Arc::new(Replace),
             clock: Clock::default(),

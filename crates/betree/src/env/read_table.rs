@@ -95,19 +95,22 @@ pub(crate) fn read_table(
             Ok(())
         }
     };
-    let claim = |parts| reader.claim(parts);
+    // Slots whose second copy cannot be claimed are written anew without it.
+    let mut bad_copies = Vec::new();
     for (index, (page, (extent, copy))) in pages.entries.iter().zip(extents).enumerate() {
         let at = PageAt { index, is_last: is_last(index) };
         match (extent.and_then(|extent| reader.page(extent, page, at)), copy) {
             (Ok((place, slots)), copy) => {
                 let copy = copy.map(|(copy, _)| copy);
                 let copy = copy.filter(|copy| copy.len_blocks() == place.extent.len_blocks());
+                let claim = |slot: &StoredSlot, parts| reader.claim_node(slot, parts, &mut bad_copies);
                 table.push_page(PagePlace { copy, ..place }, &slots, claim, &mut not_claimed)?;
             }
             (Err(error), copy) => match copy.map(|(extent, copy)| reader.page(extent, copy, at)) {
                 Some(Ok((place, slots))) => {
                     disk.health.note_copy_used(&error);
                     healed.push(error);
+                    let claim = |slot: &StoredSlot, parts| reader.claim_node(slot, parts, &mut bad_copies);
                     table.push_page(place, &slots, claim, &mut not_claimed)?;
                     table.touch_page(index as u32);
                 }
@@ -116,6 +119,10 @@ pub(crate) fn read_table(
                     table.push_lost_page(error);
                 }
             },
+        }
+        if !bad_copies.is_empty() {
+            table.touch_page(index as u32);
+            healed.append(&mut bad_copies);
         }
     }
     if !healed.is_empty() && (directory.is_none() || directory_copy.is_none()) {
@@ -172,6 +179,27 @@ impl<'r> TableReader<'r> {
     /// Claims the extent of a node or page.
     pub(crate) fn claim(&self, parts: Vec<BlockRange>) -> Result<Arc<Extent>> {
         self.space.claim(parts)
+    }
+
+    /// Claims the extent of a node, and its second copy if it has one; `parts` are all that its slot has.
+    /// `unclaimed` gets the error of a copy whose blocks are in use or outside.
+    ///
+    /// # Errors
+    /// As [`Space::claim`]; [`Error::Corrupt`] for parts that have no halves where the slot says so.
+    pub(crate) fn claim_node(
+        &self,
+        slot: &StoredSlot,
+        parts: Vec<BlockRange>,
+        unclaimed: &mut Vec<Error>,
+    ) -> Result<Arc<Extent>> {
+        let Some((first, copy)) = slot.halves(parts) else {
+            let offset = slot.first_part().start_block.saturating_mul(BLOCK);
+            let why = "its blocks are not those of two copies".into();
+            return Err(Error::Corrupt { what: "a slot of the node table", offset, len: 0, why });
+        };
+        let (extent, error) = self.space.claim_both(first, copy)?;
+        unclaimed.extend(error);
+        Ok(extent)
     }
 
     /// The directory with its extent.

@@ -32,7 +32,7 @@ use crate::node_id::NodeId;
 use crate::planted;
 use crate::settings::{LogLoss, OpenMode, Options};
 use crate::space::Space;
-use crate::store::{Readahead, Reading, Store, Writeback};
+use crate::store::{CopyState, Readahead, Reading, Store, Writeback};
 use crate::table::Table;
 
 /// Log records may wait in memory up to one part in this many of the cache or of the log, whichever is
@@ -278,6 +278,7 @@ pub(crate) fn engine_over(
         ),
         compression: options.compression,
         pairs_ask: AtomicBool::new(superblock.features.incompat & Features::PAIR_COMPRESSION != 0),
+        copies: CopyState::of(superblock),
         zstd: options.zstd,
         upsert: options.upsert,
         clock: Clock::of(options.clock),

@@ -21,6 +21,7 @@ pub(crate) mod error_record;
 pub(crate) mod features;
 pub(crate) mod growth_limit;
 pub(crate) mod identity;
+pub(crate) mod node_copies;
 mod raw;
 pub(crate) mod scrub_record;
 pub(crate) mod slots;

@@ -38,7 +38,9 @@ pub(crate) struct StoredSlot {
     pub height: u8,
     /// 1: holds a node, 0: free (its generation still counts).
     pub used: u8,
-    pub reserved: [u8; 6],
+    /// 1: the second half of the extent's blocks is a second copy of the first half.
+    pub copied: u8,
+    pub reserved: [u8; 5],
 }
 
 /// A page's place as stored in the directory.
@@ -101,6 +103,29 @@ impl StoredSlot {
     /// The first part of the node's extent.
     pub(crate) fn first_part(&self) -> BlockRange {
         BlockRange { start_block: self.start_block.get(), len_blocks: u64::from(self.len_blocks.get()) }
+    }
+
+    /// The parts of the node's extent and those of its second copy, if it has one; `parts` are all that the
+    /// page has for the slot. `None` if they have no halves.
+    pub(crate) fn halves(
+        &self,
+        parts: Vec<BlockRange>,
+    ) -> Option<(Vec<BlockRange>, Option<Vec<BlockRange>>)> {
+        match self.copied {
+            0 => Some((parts, None)),
+            1 => {
+                let blocks: u64 = parts.iter().map(|part| part.len_blocks).sum();
+                let mut before = 0;
+                let count = parts.iter().take_while(|part| {
+                    before += part.len_blocks;
+                    before <= blocks / 2
+                });
+                let (first, second) = parts.split_at_checked(count.count())?;
+                let is_half = first.iter().map(|part| part.len_blocks).sum::<u64>() * 2 == blocks;
+                (is_half && blocks > 0).then(|| (first.to_vec(), Some(second.to_vec())))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -249,4 +274,29 @@ pub(crate) fn directory_len(bytes: &[u8]) -> Option<u64> {
 /// The directory's pages, if these bytes are a directory.
 pub(crate) fn decode_directory(bytes: &[u8]) -> Option<Entries<StoredPage>> {
     decode(DIRECTORY_MAGIC, 0, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_blocks_of_a_node_with_a_copy_have_two_halves() {
+        let slot = |copied| {
+            let zeros = [0; size_of::<StoredSlot>()];
+            StoredSlot { copied, ..StoredSlot::read_from_bytes(&zeros).unwrap() }
+        };
+        let parts = |lens: &[u64]| -> Vec<BlockRange> {
+            lens.iter().map(|len| BlockRange { start_block: 100 * len, len_blocks: *len }).collect()
+        };
+        for (all, first) in [(&[3, 3][..], 1), (&[1, 2, 3], 2), (&[6, 1, 5], 1), (&[4, 1, 2, 3], 2)] {
+            let (before, behind) = (parts(&all[..first]), parts(&all[first..]));
+            assert_eq!(slot(1).halves(parts(all)), Some((before, Some(behind))), "{all:?}");
+            assert_eq!(slot(0).halves(parts(all)), Some((parts(all), None)));
+        }
+        for none in [&[][..], &[2], &[1, 2], &[2, 1], &[1, 4, 3], &[0]] {
+            assert_eq!(slot(1).halves(parts(none)), None, "{none:?}");
+        }
+        assert_eq!(slot(2).halves(parts(&[1, 1])), None);
+    }
 }

@@ -95,10 +95,12 @@ fn told(env: Env, tell: &mut dyn FnMut(Finding)) -> Result<Env> {
 }
 
 /// The feature bits of a superblock that a repair has made: nothing tells whether a volume needs them.
-const MADE_INCOMPAT: u64 = Features::KNOWN_DAMAGE | Features::PAIR_COMPRESSION;
+const MADE_INCOMPAT: u64 = Features::KNOWN_DAMAGE | Features::PAIR_COMPRESSION | Features::NODE_COPIES;
 
 /// Whether a copy is of a superblock that a repair has made: a crash while it wrote all four may have left
 /// one pair alone. It has nothing that another scan would not find.
 fn is_made(copy: &Superblock) -> bool {
-    copy.identity.made_ns == 0 && copy.identity.label.is_empty() && copy.features.incompat == MADE_INCOMPAT
+    // Earlier versions did not know of copies.
+    let is_made_word = copy.features.incompat | Features::NODE_COPIES == MADE_INCOMPAT;
+    copy.identity.made_ns == 0 && copy.identity.label.is_empty() && is_made_word
 }

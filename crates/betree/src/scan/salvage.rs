@@ -188,10 +188,13 @@ impl Salvage<'_> {
                 table.push_lost_page(error);
                 self.lost.push((first, first.saturating_add(per_page)));
             }
-            table.push_page(place, &slots, |parts| reader.claim(parts), &mut |node| {
+            let mut bad_copies = Vec::new();
+            let claim = |slot: &StoredSlot, parts| reader.claim_node(slot, parts, &mut bad_copies);
+            table.push_page(place, &slots, claim, &mut |node| {
                 unclaimed.push(node);
                 Ok(())
             })?;
+            bad_copies.iter().for_each(|error| tell(one_bad(error)));
         }
         if let Directory::Damaged(_, error) = directory {
             // Nothing says which page was the last.
@@ -245,15 +248,17 @@ impl Salvage<'_> {
         if stored.used != 1 || header_len == 0 || u64::from(header_len) > self.limits.header_bytes {
             return None;
         }
-        let extent = self.extent(slots.parts_of(entry, stored.first_part()))?;
+        let (first, copy) = stored.halves(slots.parts_of(entry, stored.first_part()))?;
+        let copy = copy.and_then(|parts| self.extent(parts));
+        let extent = self.extent(first)?;
+        let extent = copy.into_iter().fold(extent, Extent::with_copy);
         let blocks = (header_len as usize).div_ceil(BLOCK_BYTES);
         if blocks as u64 > extent.len_blocks() {
             return None;
         }
-        let bytes = headers::read_bytes(self.disk, &extent, header_len as usize)?;
-        if Header::checksum(&bytes) != Some(header_checksum) {
-            return None;
-        }
+        let is_right = |bytes: &Vec<u8>| Header::checksum(bytes) == Some(header_checksum);
+        let read = |extent| headers::read_bytes(self.disk, extent, header_len as usize).filter(is_right);
+        let bytes = read(&extent).or_else(|| read(extent.copy()?))?;
         let extent_bytes = extent.len_blocks() * BLOCK;
         let header = Header::decode(&bytes, extent_bytes, &self.limits, self.superblock.next_msn).ok()?;
         let id = NodeId { slot, generation: stored.generation.get() };

@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use betree_platform::BLOCK_BYTES;
 use betree_platform::sync::Mutex;
-use betree_platform::sync::atomic::{AtomicU64, Ordering};
+use betree_platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::block_range::BlockRange;
 use super::free_map::FreeMap;
@@ -26,7 +26,7 @@ pub(crate) struct Space {
     first_block: u64,
     total_blocks: AtomicU64,
     /// The number of parts of all extents beyond their first ones.
-    further_parts: AtomicU64,
+    pub(super) further_parts: AtomicU64,
 }
 
 /// The free blocks, and those that several extents hold.
@@ -41,9 +41,13 @@ struct Blocks {
 ///
 /// Bytes of an extent are counted through its parts in their order.
 pub(crate) struct Extent {
-    space: Arc<Space>,
+    pub(super) space: Arc<Space>,
     parts: Box<[BlockRange]>,
     inheritance: Mutex<Inheritance>,
+    /// As many blocks elsewhere with the same bytes, if there are any.
+    pub(super) copy: Option<Arc<Extent>>,
+    /// Whether a block of it or of its copy was found to be bad.
+    pub(super) is_bad: AtomicBool,
 }
 
 impl Blocks {
@@ -62,6 +66,20 @@ impl Blocks {
             parts.iter().for_each(|part| untold.remove_within(part.start_block, part.len_blocks));
         }
         Some(parts)
+    }
+
+    /// These parts, and behind them blocks that another extent holds too.
+    fn and_kept(&mut self, mut parts: Vec<BlockRange>, kept: &[BlockRange]) -> Vec<BlockRange> {
+        for part in kept {
+            self.refcounts.add(*part);
+            match parts.last_mut() {
+                Some(last) if last.start_block + last.len_blocks == part.start_block => {
+                    last.len_blocks += part.len_blocks;
+                }
+                _ => parts.push(*part),
+            }
+        }
+        parts
     }
 }
 
@@ -107,24 +125,24 @@ impl Space {
         kept: &[BlockRange],
     ) -> Option<Arc<Extent>> {
         let mut all = self.blocks.lock();
-        let mut parts = all.allocate(blocks, parts_max, FreeMap::allocate)?;
-        for part in kept {
-            all.refcounts.add(*part);
-            match parts.last_mut() {
-                Some(last) if last.start_block + last.len_blocks == part.start_block => {
-                    last.len_blocks += part.len_blocks;
-                }
-                _ => parts.push(*part),
-            }
-        }
+        let parts = all.allocate(blocks, parts_max, FreeMap::allocate)?;
+        let parts = all.and_kept(parts, kept);
         drop(all);
         Some(self.extent(parts))
     }
 
-    /// As [`allocate`](Space::allocate), as near to the end of the volume as a gap allows: far from what was
-    /// allocated before.
-    pub(crate) fn allocate_last(self: &Arc<Space>, blocks: u64, parts_max: usize) -> Option<Arc<Extent>> {
-        let parts = self.blocks.lock().allocate(blocks, parts_max, FreeMap::allocate_last)?;
+    /// As [`allocate_before`](Space::allocate_before), as near to the end of the volume as a gap allows: far
+    /// from what was allocated before.
+    pub(crate) fn allocate_last(
+        self: &Arc<Space>,
+        blocks: u64,
+        parts_max: usize,
+        kept: &[BlockRange],
+    ) -> Option<Arc<Extent>> {
+        let mut all = self.blocks.lock();
+        let parts = all.allocate(blocks, parts_max, FreeMap::allocate_last)?;
+        let parts = all.and_kept(parts, kept);
+        drop(all);
         Some(self.extent(parts))
     }
 
@@ -171,13 +189,19 @@ impl Space {
 
     /// The blocks of those extents that are of this space.
     pub(crate) fn blocks_of<'x>(self: &Arc<Space>, extents: impl Iterator<Item = &'x Arc<Extent>>) -> u64 {
-        extents.filter(|extent| Arc::ptr_eq(&extent.space, self)).map(|extent| extent.len_blocks()).sum()
+        extents.filter(|extent| Arc::ptr_eq(&extent.space, self)).map(|extent| extent.all_blocks()).sum()
     }
 
     fn extent(self: &Arc<Space>, parts: Vec<BlockRange>) -> Arc<Extent> {
         debug_assert!(!parts.is_empty(), "an extent has a part: the table's entries have, and so has a gap");
         self.further_parts.fetch_add(parts.len().saturating_sub(1) as u64, Ordering::Relaxed);
-        Arc::new(Extent { space: Arc::clone(self), parts: parts.into(), inheritance: Mutex::default() })
+        Arc::new(Extent {
+            space: Arc::clone(self),
+            parts: parts.into(),
+            inheritance: Mutex::default(),
+            copy: None,
+            is_bad: AtomicBool::new(false),
+        })
     }
 
     /// Notes from now on which blocks become free, for [`take_untold`](Space::take_untold).
@@ -213,7 +237,7 @@ impl Space {
         self.blocks.lock().free.give_back(range.start_block, range.len_blocks);
     }
 
-    /// The number of parts of all extents in use beyond their first ones.
+    /// The number of parts of all extents in use beyond their first ones; those of copies all count.
     pub(crate) fn further_parts(&self) -> u64 {
         self.further_parts.load(Ordering::Relaxed)
     }
@@ -312,7 +336,11 @@ impl Extent {
 
 impl Drop for Extent {
     fn drop(&mut self) {
-        let further = self.parts.len().saturating_sub(1) as u64;
+        let further = self.parts.len().saturating_sub(1) + usize::from(self.copy.is_some());
+        let further = further as u64;
+        if planted::is(Bug::NodeCopyNotFreed) {
+            core::mem::forget(self.copy.take());
+        }
         self.space.further_parts.fetch_sub(further, Ordering::Relaxed);
         let Blocks { free, untold, refcounts } = &mut *self.space.blocks.lock();
         for part in &self.parts {
@@ -465,7 +493,7 @@ mod tests {
         let first = space.allocate(10, 1).unwrap();
         let starts: Vec<_> = (0..2)
             .map(|_| {
-                let copy = space.allocate_last(5, 1).unwrap();
+                let copy = space.allocate_last(5, 1, &[]).unwrap();
                 let start = copy.parts()[0].start_block;
                 core::mem::forget(copy);
                 start
@@ -474,8 +502,8 @@ mod tests {
         assert_eq!(starts, [95, 90]);
         let next = space.allocate(10, 1).unwrap();
         assert_eq!((first.parts()[0].start_block, next.parts()[0].start_block), (0, 10));
-        assert!(space.allocate_last(71, 1).is_none() && space.allocate_last(0, 1).is_none());
-        assert_eq!(space.allocate_last(70, 1).unwrap().parts()[0].start_block, 20);
+        assert!(space.allocate_last(71, 1, &[]).is_none() && space.allocate_last(0, 1, &[]).is_none());
+        assert_eq!(space.allocate_last(70, 1, &[]).unwrap().parts()[0].start_block, 20);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod extent;
 mod free_map;
 mod inheritance;
 mod refcounts;
+mod second_copy;
 
 pub use block_range::BlockRange;
 pub(crate) use extent::{Extent, Space};

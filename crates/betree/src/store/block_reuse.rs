@@ -37,9 +37,13 @@ pub(super) struct Unchanged {
 
 impl Unchanged {
     /// The reusable runs of a piece; `last` is its node's last extent, if there is one. Blocks of other
-    /// extents count only if other nodes may inherit them.
-    pub fn of(piece: &Piece, last: Option<&Arc<Extent>>) -> Option<Unchanged> {
+    /// extents count only if other nodes may inherit them, and those with a bad copy never. For a node that
+    /// is to have a second copy, only blocks count that have one.
+    pub fn of(piece: &Piece, last: Option<&Arc<Extent>>, wants_copy: bool) -> Option<Unchanged> {
         let (stored, newer) = piece.reusable_runs()?;
+        if stored.extent.is_bad() || wants_copy && stored.extent.copy().is_none() {
+            return None;
+        }
         let is_ours = last.is_some_and(|last| Arc::ptr_eq(last, &stored.extent));
         (is_ours || stored.extent.is_reusable()).then_some(Unchanged { stored, newer })
     }
@@ -78,8 +82,13 @@ impl OldExtent {
 
     /// The blocks on the volume.
     fn parts(&self) -> impl Iterator<Item = BlockRange> + '_ {
+        self.parts_in(&self.extent)
+    }
+
+    /// The blocks on the volume of these stretches in the extent, or in its second copy.
+    fn parts_in<'s>(&'s self, extent: &'s Extent) -> impl Iterator<Item = BlockRange> + 's {
         let places = self.stretches.iter().flat_map(|kept| {
-            self.extent.places(kept.start * BLOCK, (kept.end - kept.start) * BLOCK).collect::<Vec<_>>()
+            extent.places(kept.start * BLOCK, (kept.end - kept.start) * BLOCK).collect::<Vec<_>>()
         });
         places.map(|(at, len)| BlockRange { start_block: at / BLOCK, len_blocks: len / BLOCK })
     }
@@ -155,6 +164,15 @@ impl BlockReuse {
     pub fn parts(&self) -> Vec<BlockRange> {
         self.from.iter().flat_map(OldExtent::parts).collect()
     }
+
+    /// The blocks of their second copies; `None` if one has none.
+    pub fn parts_of_copies(&self) -> Option<Vec<BlockRange>> {
+        let mut parts = Vec::new();
+        for old in &self.from {
+            parts.extend(old.parts_in(old.extent.copy()?));
+        }
+        Some(parts)
+    }
 }
 
 /// Keeps the longest stretches that lie in [`PARTS_MAX`] parts together, and the beginning of the first that
@@ -212,7 +230,8 @@ mod tests {
                 Piece::on_device(&cache, OnDevice { extent: extent.clone(), runs: Vec::from([run]) })
             })
             .collect();
-        let unchanged: Vec<_> = pieces.iter().map(|piece| Unchanged::of(piece, Some(&extent))).collect();
+        let unchanged: Vec<_> =
+            pieces.iter().map(|piece| Unchanged::of(piece, Some(&extent), false)).collect();
         let kept = BlockReuse::plan(&pieces, &unchanged);
         assert_eq!(kept.parts().len(), PARTS_MAX);
         let is_kept = |piece: &Arc<Piece>| {

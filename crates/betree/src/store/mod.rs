@@ -1,6 +1,7 @@
 //! Nodes and pieces between memory and device: compression, checksums and places.
 
 mod block_reuse;
+mod copies;
 mod queue;
 mod read;
 mod readahead;
@@ -17,6 +18,7 @@ use betree_platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use betree_platform::{BLOCK_BYTES, Codec};
 use xxhash_rust::xxh3::xxh3_64;
 
+pub(crate) use copies::{COPIED_FROM_HEIGHT, CopyState};
 pub(crate) use read::{ReadScope, Reading, Together};
 pub(crate) use readahead::{LEAVES_AHEAD, Readahead, Request};
 pub(crate) use write::{Encoded, Outgoing};
@@ -56,6 +58,8 @@ pub(crate) struct Store {
     pub compression: Compression,
     /// Whether pairs may ask for a compression of their own: the superblock on the device says so.
     pub pairs_ask: AtomicBool,
+    /// Second copies of interior nodes.
+    pub copies: CopyState,
     /// The zstd codec, if the platform brings one.
     pub zstd: Option<Arc<dyn Codec>>,
     /// The meaning of upserts.
@@ -89,6 +93,11 @@ pub(crate) struct NodePlace {
 }
 
 impl NodePlace {
+    /// The place of the same node in another extent with the same bytes.
+    fn at(&self, extent: &Arc<Extent>) -> NodePlace {
+        NodePlace { extent: Arc::clone(extent), ..*self }
+    }
+
     /// The error of a damaged header of the node there.
     pub fn corrupt(&self, why: &str) -> Error {
         let (offset, len) = (self.extent.place(0), u64::from(self.header_len));
@@ -121,9 +130,14 @@ impl Store {
         self.next_msn.fetch_max(next_msn, Ordering::Relaxed);
     }
 
-    /// Turns the stored bytes of a piece's runs into its contents, verified.
-    fn contents(&self, stored: &OnDevice, bytes: impl Iterator<Item = Vec<u8>>) -> Result<Layers> {
-        let runs = stored.runs.iter().zip(bytes).map(|(at, bytes)| self.decode(&stored.extent, at, bytes));
+    /// Turns the stored bytes of a piece's runs into its contents, verified. A run that is bad or could not
+    /// be read is read from the node's other copy, if it has one.
+    fn contents(&self, stored: &OnDevice, bytes: impl Iterator<Item = Result<Vec<u8>>>) -> Result<Layers> {
+        let OnDevice { extent, runs } = stored;
+        let runs = runs.iter().zip(bytes).map(|(at, bytes)| {
+            let run = bytes.and_then(|bytes| self.decode(extent, at, bytes));
+            run.or_else(|error| self.decode(extent, at, self.run_of_other_copy(extent, at, error)?))
+        });
         let mut runs = runs.map(|run| run.map(Arc::new)).collect::<Result<Vec<_>>>()?;
         if planted::is(Bug::NewerRunsTakenForOlder) {
             runs.reverse();

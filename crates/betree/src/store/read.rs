@@ -164,7 +164,10 @@ impl Store {
         let mut found = Vec::with_capacity(nodes.len());
         for ((id, place), checked) in nodes.iter().zip(checked) {
             let node = checked.and_then(|()| bytes.next().ok_or_else(|| internal!(READ_IS_THERE))?);
-            found.push(node.and_then(|bytes| self.node_in(&bytes, *id, place, None)));
+            let node = node.and_then(|bytes| self.node_in(&bytes, *id, place, None));
+            found.push(
+                node.or_else(|error| self.node_of(self.header_of_copy(*id, place, None, error)?, place)),
+            );
         }
         self.cache.evict();
         Ok(Together { layers, nodes: found })
@@ -172,7 +175,6 @@ impl Store {
 
     /// Keeps the contents of a piece in memory whose runs were read.
     fn fill(&self, piece: &Arc<Piece>, at: &OnDevice, runs: Vec<Result<Vec<u8>>>) -> Result<Layers> {
-        let runs = runs.into_iter().collect::<Result<Vec<_>>>()?;
         let (layers, is_new) = piece.fill(self.contents(at, runs.into_iter())?)?;
         if is_new {
             self.cache.watch(piece);
@@ -180,7 +182,7 @@ impl Store {
         Ok(layers)
     }
 
-    /// The errors of the runs of a piece that cannot be read as they are stored.
+    /// The errors of the runs of a piece that cannot be read as they are stored, in no copy of their node.
     pub fn bad_runs(&self, piece: &Piece) -> Vec<Error> {
         let Some(OnDevice { extent, runs }) = piece.stored() else { return Vec::new() };
         runs.into_iter().filter_map(|run| self.read_run(&extent, run).err()).collect()
@@ -193,15 +195,27 @@ impl Store {
         Ok(self.contents(&stored, bytes.into_iter())?.newest().clone())
     }
 
-    /// The stored bytes of each run of pieces, in the order given.
-    pub(super) fn read_stored(&self, pieces: &[OnDevice]) -> Result<Vec<Vec<u8>>> {
+    /// The stored bytes of each run of pieces, in the order given, as their node's first copy has them.
+    pub(super) fn read_stored(&self, pieces: &[OnDevice]) -> Result<Vec<Result<Vec<u8>>>> {
         let runs =
             pieces.iter().flat_map(|stored| stored.runs.iter().map(|run| Span::of_run(&stored.extent, run)));
-        self.read_spans(&runs.collect::<Vec<_>>())?.into_iter().collect()
+        self.read_spans(&runs.collect::<Vec<_>>())
     }
 
     /// Reads a node's header, or more by `scope`. If `dict` is given, the node must be of that dictionary.
+    /// What is bad in its first copy comes from the second, if it has one.
     pub fn read_node(
+        &self,
+        id: NodeId,
+        place: &NodePlace,
+        scope: ReadScope,
+        dict: Option<u8>,
+    ) -> Result<Arc<Node>> {
+        let first = self.read_first(id, place, scope, dict);
+        first.or_else(|error| self.node_of(self.header_of_copy(id, place, dict, error)?, place))
+    }
+
+    fn read_first(
         &self,
         id: NodeId,
         place: &NodePlace,
@@ -263,8 +277,19 @@ impl Store {
         Ok(node)
     }
 
-    /// Reads and verifies a node's header alone.
+    /// Reads and verifies a node's header alone, from the second copy if the first is bad.
     pub fn read_header(&self, id: NodeId, place: &NodePlace, dict: Option<u8>) -> Result<Header> {
+        let first = self.read_first_header(id, place, dict);
+        first.or_else(|error| self.header_of_copy(id, place, dict, error))
+    }
+
+    /// Reads and verifies a node's header alone, of one copy.
+    pub(super) fn read_first_header(
+        &self,
+        id: NodeId,
+        place: &NodePlace,
+        dict: Option<u8>,
+    ) -> Result<Header> {
         self.refuse_too_long(place)?;
         let mut buffer = AlignedBuf::zeroed((place.header_len as usize).div_ceil(BLOCK_BYTES))?;
         self.disk.read_extent(&place.extent, 0, buffer.as_mut_slice())?;

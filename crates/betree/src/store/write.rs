@@ -28,12 +28,19 @@ pub(crate) struct Encoded {
     blocks: usize,
     /// The blocks of earlier extents that are a part of the next.
     kept: BlockReuse,
+    /// Whether it gets a second copy, if there is room.
+    wants_copy: bool,
 }
 
 impl Encoded {
-    /// The bytes of the new blocks that it needs.
+    /// The bytes of the new blocks that it needs, without a second copy.
     pub fn bytes(&self) -> u64 {
         (self.blocks * BLOCK_BYTES) as u64
+    }
+
+    /// Whether it gets a second copy, if there is room.
+    pub fn wants_copy(&self) -> bool {
+        self.wants_copy
     }
 }
 
@@ -43,14 +50,16 @@ pub(crate) struct Outgoing {
     pub place: NodePlace,
     /// What of the place is not written, in whole blocks.
     pub kept_bytes: u64,
+    /// What was written to its second copy.
+    pub(super) copied_bytes: u64,
     blocks: usize,
     pieces: Vec<WrittenPiece>,
 }
 
 impl Outgoing {
-    /// The bytes of the new blocks.
+    /// The bytes of the new blocks, those of its second copy included.
     pub fn written_bytes(&self) -> u64 {
-        (self.blocks * BLOCK_BYTES) as u64
+        (self.blocks * BLOCK_BYTES) as u64 + self.copied_bytes
     }
 }
 
@@ -109,6 +118,13 @@ impl Form {
     }
 }
 
+/// How a version is written.
+#[derive(Clone, Copy)]
+struct How {
+    may_keep_blocks: bool,
+    wants_copy: bool,
+}
+
 impl Store {
     /// Encodes a node and its pieces for a new extent into a buffer, and overwrites what that held. `last` is
     /// the node's present place, if it has one.
@@ -126,16 +142,18 @@ impl Store {
         last: Option<&NodePlace>,
         buffer: &mut AlignedBuf,
     ) -> Result<Encoded> {
-        self.encode_version(dict, node, last, self.may_keep_blocks(), buffer)
+        let wants_copy = self.wants_copy(&node) && (last.is_none() || self.has_room_for_copy(&node));
+        let how = How { may_keep_blocks: self.may_keep_blocks(), wants_copy };
+        self.encode_version(dict, node, last, how, buffer)
     }
 
-    /// As [`encode_node`](Store::encode_node), with all blocks new: for a version that is older than the last
-    /// written one, whose blocks may hold newer pairs.
+    /// As [`encode_node`](Store::encode_node), with all blocks new and no second copy: for a version that is
+    /// older than the last written one, whose blocks may hold newer pairs.
     ///
     /// # Errors
     /// As those of [`encode_node`](Store::encode_node).
     pub fn encode_old_version(&self, dict: u8, node: Arc<Node>, buffer: &mut AlignedBuf) -> Result<Encoded> {
-        self.encode_version(dict, node, None, false, buffer)
+        self.encode_version(dict, node, None, How { may_keep_blocks: false, wants_copy: false }, buffer)
     }
 
     fn encode_version(
@@ -143,13 +161,14 @@ impl Store {
         dict: u8,
         node: Arc<Node>,
         last: Option<&NodePlace>,
-        may_keep_blocks: bool,
+        how: How,
         buffer: &mut AlignedBuf,
     ) -> Result<Encoded> {
+        let How { may_keep_blocks, wants_copy } = how;
         let pieces = node.pieces();
         let last = last.map(|place| &place.extent);
         let unchanged: Vec<_> = match may_keep_blocks {
-            true => pieces.iter().map(|piece| Unchanged::of(piece, last)).collect(),
+            true => pieces.iter().map(|piece| Unchanged::of(piece, last, wants_copy)).collect(),
             false => pieces.iter().map(|_| None).collect(),
         };
         let kept = BlockReuse::plan(&pieces, &unchanged);
@@ -206,6 +225,7 @@ impl Store {
             header_checksum,
             blocks,
             kept,
+            wants_copy,
         })
     }
 
@@ -238,15 +258,20 @@ impl Store {
     /// # Errors
     /// [`Error::NoSpace`] if that many blocks are not free.
     pub fn place_node(&self, encoded: Encoded) -> Result<Outgoing> {
-        let Encoded { node, pieces, header_len, header_checksum, blocks, kept } = encoded;
-        let kept = kept.parts();
-        let extent = self.space.allocate_before(blocks as u64, usize::MAX, &kept).ok_or(Error::NoSpace)?;
+        let Encoded { node, pieces, header_len, header_checksum, blocks, kept, wants_copy } = encoded;
+        let kept_parts = kept.parts();
+        let extent = self.space.allocate_before(blocks as u64, usize::MAX, &kept_parts);
+        let mut extent = extent.ok_or(Error::NoSpace)?;
+        if wants_copy {
+            extent = self.with_node_copy(extent, blocks, &kept);
+        }
         let place = NodePlace { extent, header_len, header_checksum };
-        let kept_bytes = kept.iter().map(|part| part.len_blocks * BLOCK_BYTES as u64).sum();
-        Ok(Outgoing { node, place, kept_bytes, blocks, pieces })
+        let kept_bytes = kept_parts.iter().map(|part| part.len_blocks * BLOCK_BYTES as u64).sum();
+        Ok(Outgoing { node, place, kept_bytes, copied_bytes: 0, blocks, pieces })
     }
 
-    /// Writes the new blocks of a node from the buffer in which it was made ready.
+    /// Writes the new blocks of a node from the buffer in which it was made ready, to both copies if it has
+    /// two.
     ///
     /// # Errors
     /// The device's.
@@ -254,7 +279,7 @@ impl Store {
         let bytes = buffer.as_slice().get(..outgoing.blocks * BLOCK_BYTES);
         let bytes = bytes.ok_or_else(|| internal!("a node is written from where it was made ready"))?;
         self.disk.write_extent(&outgoing.place.extent, bytes)?;
-        Ok(outgoing)
+        self.write_node_copy(outgoing, bytes)
     }
 
     /// A node has been written: from now on its pieces can be evicted.
@@ -290,10 +315,12 @@ impl Store {
             let mut written = Vec::new();
             if let Some(stored) = &form.copied {
                 for (at, bytes) in stored.runs.iter().zip(bytes_copied.by_ref()) {
-                    if xxh3_64(&bytes) != at.checksum {
-                        let damaged = Err(corrupt(&stored.extent, at, "the checksum does not match"));
-                        return self.disk.health.count_damage(damaged);
-                    }
+                    let bytes = bytes.and_then(|bytes| match xxh3_64(&bytes) == at.checksum {
+                        true => Ok(bytes),
+                        false => Err(corrupt(&stored.extent, at, "the checksum does not match")),
+                    });
+                    let bytes = self.disk.health.count_damage(bytes);
+                    let bytes = bytes.or_else(|error| self.run_of_other_copy(&stored.extent, at, error))?;
                     let room = buffer.as_mut_slice().get_mut(end..end + bytes.len());
                     room.ok_or_else(|| internal!(HAS_ROOM))?.copy_from_slice(&bytes);
                     written.push(RunRef { offset: end as u32, ..*at });

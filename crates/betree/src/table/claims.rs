@@ -17,6 +17,8 @@ pub(crate) struct Unclaimed {
     pub id: NodeId,
     /// The parts of its extent.
     pub parts: Vec<BlockRange>,
+    /// Those of its second copy, if it has one.
+    pub copy: Option<Vec<BlockRange>>,
     /// The length of its header in bytes.
     pub header_len: u32,
     /// The checksum of its header.
@@ -46,9 +48,10 @@ pub(crate) struct DisputedNode {
 }
 
 impl Table {
-    /// Adds the next page while a volume is opened; `claim` claims the nodes' extents. A node whose extent
-    /// cannot be claimed is given to `unclaimed`. If that returns `Ok`, the table holds the node without a
-    /// place, and its readers get the error of the claim, until [`put_place`](Table::put_place).
+    /// Adds the next page while a volume is opened; `claim` claims the nodes' extents, of a slot with all
+    /// parts that the page has for it. A node whose extent cannot be claimed is given to `unclaimed`. If that
+    /// returns `Ok`, the table holds the node without a place, and its readers get the error of the claim,
+    /// until [`put_place`](Table::put_place).
     ///
     /// # Errors
     /// Those of `unclaimed`.
@@ -56,7 +59,7 @@ impl Table {
         &mut self,
         place: PagePlace,
         slots: &Entries<StoredSlot>,
-        mut claim: impl FnMut(Vec<BlockRange>) -> Result<Arc<Extent>>,
+        mut claim: impl FnMut(&StoredSlot, Vec<BlockRange>) -> Result<Arc<Extent>>,
         unclaimed: &mut dyn FnMut(Unclaimed) -> Result<()>,
     ) -> Result<()> {
         self.pages.push(Some(place));
@@ -70,12 +73,14 @@ impl Table {
             }
             let (header_len, header_checksum) = (stored.header_len.get(), stored.header_checksum.get());
             let parts = slots.parts_of(entry, stored.first_part());
-            let place = match claim(parts.clone()) {
+            let place = match claim(stored, parts.clone()) {
                 Ok(extent) => Some(NodePlace { extent, header_len, header_checksum }),
                 Err(why) => {
                     self.lost.insert(index, (index + 1, why.clone()));
                     let id = NodeId { slot: index, generation };
-                    unclaimed(Unclaimed { id, parts, header_len, header_checksum, why })?;
+                    // Those that have no halves are looked at as a whole, for what they hinder.
+                    let (parts, copy) = stored.halves(parts.clone()).unwrap_or((parts, None));
+                    unclaimed(Unclaimed { id, parts, copy, header_len, header_checksum, why })?;
                     None
                 }
             };

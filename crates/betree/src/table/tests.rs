@@ -14,7 +14,7 @@ fn read(written: &[Option<Vec<u8>>]) -> Table {
     for (index, page) in written.iter().enumerate() {
         let slots = decode_page(index as u32, page.as_ref().unwrap()).unwrap();
         let place = PagePlace { extent: extent(), copy: None, len_bytes: 0, checksum: 0 };
-        table.push_page(place, &slots, |_| Ok(extent()), &mut |node| Err(node.why)).unwrap();
+        table.push_page(place, &slots, |_, _| Ok(extent()), &mut |node| Err(node.why)).unwrap();
     }
     table
 }

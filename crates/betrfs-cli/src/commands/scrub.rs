@@ -111,8 +111,8 @@ fn scrub(arguments: &Arguments) -> Result<ScrubReport, Failure> {
 
 /// The outcome of the command for a report.
 fn verdict(shown: &str, ScrubReport { report, scrub }: &ScrubReport, repairs: bool) -> Option<Failure> {
-    let has_copies =
-        |code: &str| [FindingCode::BadCopy, FindingCode::BadSuperblock].iter().any(|c| c.name() == code);
+    let copied = [FindingCode::BadCopy, FindingCode::BadNodeCopy, FindingCode::BadSuperblock];
+    let has_copies = |code: &str| copied.iter().any(|copied| copied.name() == code);
     let copied = report.problems.iter().filter(|problem| has_copies(&problem.code)).count() as u64;
     let mended = if repairs { copied } else { 0 };
     let more = "`betrfs check` of the unmounted volume reads all of it";

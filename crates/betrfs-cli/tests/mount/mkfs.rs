@@ -102,6 +102,26 @@ fn a_volume_of_any_size_is_made_by_writes_of_a_few_mib() {
     }
 }
 
+#[test]
+fn metadata_has_two_copies_if_that_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let volume = dir.path().join("v");
+    let features = || {
+        let output = betrfs().args(["debug", "super"]).arg(&volume).output().unwrap();
+        ok(&output);
+        let said = String::from_utf8(output.stdout).unwrap();
+        said.lines().find(|line| line.starts_with("incompat")).map(str::to_owned)
+    };
+    for (copies, says) in [("1", "none"), ("2", "nodes with two copies")] {
+        let output = mkfs(&volume, &["64M", "-f", "--metadata-copies", copies, "--format", "json"]);
+        ok(&output);
+        let made: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(made["metadata_copies"].to_string(), copies);
+        assert_eq!(features(), Some(format!("incompat      {says}")));
+    }
+    ended_with(&mkfs(&volume, &["-f", "--metadata-copies", "3"]), 2, &["there can be 1 or 2 copies"]);
+}
+
 /// `mkfs -t betrfs -f -q -L label -U uuid FILE SIZE` runs `mkfs.betrfs` with the rest.
 #[test]
 fn the_options_are_those_of_other_mkfs_programs() {

@@ -167,6 +167,7 @@ impl Volume {
         Env::format(device.clone(), &geometry, identity)?;
         let env = Env::open(device, Self::engine_options(FORMAT_CACHE_BYTES))?;
         options.grow_to_bytes.map_or(Ok(()), |bytes| env.set_growth_limit(bytes))?;
+        env.set_node_copies(options.node_copies)?;
         let mut root =
             Record::new(FileType::Directory, options.root_perm.unwrap_or(0o755), ROOT_ID, platform.now_ns());
         (root.uid, root.gid) = (options.root_uid, options.root_gid);

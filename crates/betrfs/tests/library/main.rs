@@ -24,6 +24,7 @@ mod links;
 mod listings;
 mod lost_blocks;
 mod map;
+mod node_copies;
 mod ownership;
 mod properties;
 mod quota_histories;

@@ -1,6 +1,6 @@
 //! Feature words: a bit for each property of a volume that not every version of this program knows.
 
-/// The feature words of a volume. This version knows two bits of them.
+/// The feature words of a volume. This version knows three bits of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// A program that does not know such a bit may read and change the volume, and keeps the bit.
@@ -18,10 +18,12 @@ impl Features {
     /// The bit of `incompat` of a volume in which changes and pairs ask for a compression of their own. It
     /// stays when none does any more.
     pub const PAIR_COMPRESSION: u64 = 2;
+    /// The bit of `incompat` of a volume in which nodes may have two copies. It stays when none has any more.
+    pub const NODE_COPIES: u64 = 4;
     /// The bits of `ro_compat` that this version knows.
     const RO_COMPAT_KNOWN: u64 = 0;
     /// The bits of `incompat` that this version knows.
-    const INCOMPAT_KNOWN: u64 = Features::KNOWN_DAMAGE | Features::PAIR_COMPRESSION;
+    const INCOMPAT_KNOWN: u64 = Features::KNOWN_DAMAGE | Features::PAIR_COMPRESSION | Features::NODE_COPIES;
 
     /// The features because of which this version changes nothing.
     pub(crate) fn unknown_ro_compat(self) -> u64 {

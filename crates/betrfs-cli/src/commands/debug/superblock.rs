@@ -95,6 +95,12 @@ fn superblock_json(superblock: &Superblock) -> Value {
     })
 }
 
+const INCOMPAT_NAMES: [(u64, &str); 3] = [
+    (Features::KNOWN_DAMAGE, "known damage"),
+    (Features::PAIR_COMPRESSION, "pairs that ask for a compression"),
+    (Features::NODE_COPIES, "nodes with two copies"),
+];
+
 fn dictionaries(superblock: &Superblock) -> impl Iterator<Item = Value> + '_ {
     (0..).zip(superblock.dicts.iter().zip(&superblock.upserts)).map(|(index, (root, upsert))| {
         json!({
@@ -143,10 +149,7 @@ fn lines(superblock: &Superblock, page: &mut Page) {
     page.line(format_args!("made          by {}, {made_ns} ns after 1970", made_by.escape_debug()));
     page.line(format_args!("compat        {}", features(superblock.features.compat, &[])));
     page.line(format_args!("ro_compat     {}", features(superblock.features.ro_compat, &[])));
-    page.line(format_args!(
-        "incompat      {}",
-        features(superblock.features.incompat, &[(Features::KNOWN_DAMAGE, "known damage")])
-    ));
+    page.line(format_args!("incompat      {}", features(superblock.features.incompat, &INCOMPAT_NAMES)));
     page.line(format_args!("volume        {} bytes", superblock.volume_bytes));
     page.line(format_args!(
         "nodes         of {} bytes, basements of {}, at most {} children, table pages of {}",

@@ -111,6 +111,7 @@ impl Volume {
         let engine_mended = [
             (FindingCode::BadSuperblock, "all copies of the superblock are written anew".into()),
             (FindingCode::BadCopy, "damaged copies of the node table are written anew".into()),
+            (FindingCode::BadNodeCopy, "nodes of which a copy is damaged are written anew".into()),
             (
                 FindingCode::WrongReferences,
                 format!("the numbers of references to {nodes} nodes become those that were counted"),
@@ -131,9 +132,8 @@ impl Volume {
         env.check(&mut |found| findings.found(found), progress)?;
         repair.after = look_through(&env, findings, None)?.0;
         // Those on the device are looked at, and will be written.
-        let is_rewritten =
-            |code| code == FindingCode::BadSuperblock.name() || code == FindingCode::BadCopy.name();
-        repair.after.problems.retain(|problem| !is_rewritten(problem.code));
+        let rewritten = [FindingCode::BadSuperblock, FindingCode::BadCopy, FindingCode::BadNodeCopy];
+        repair.after.problems.retain(|problem| rewritten.iter().all(|code| code.name() != problem.code));
         if repair.after.found() >= repair.before.found() {
             repair.mended.clear();
         }
