@@ -8,7 +8,7 @@ use crate::env::View;
 use crate::error::Result;
 use crate::format::node::{RunRef, StoredAs};
 use crate::key::{Cut, Translation};
-use crate::message::{Kind, Msn, Point};
+use crate::message::{Kind, Msn, PairCompression, Point};
 use crate::node::{Body, Edge};
 use crate::node_id::NodeId;
 use crate::occupancy::Sharing;
@@ -29,6 +29,8 @@ pub struct StoredRun {
     pub raw_bytes: u64,
     /// The compression.
     pub stored_as: StoredAs,
+    /// The compression that most of its bytes ask for. Where it does not pay, the run is stored as it is.
+    pub asked: PairCompression,
 }
 
 /// The depth at which keys lie; a greater one has newer values.
@@ -62,6 +64,9 @@ pub struct Located {
     pub level: Level,
     /// What of the values lies there.
     pub holds: Holds,
+    /// The compression that they ask for: of a message its own, of a basement that of most of its bytes.
+    /// `None` if its layers do not agree.
+    pub asked: Option<PairCompression>,
     /// The runs in which they are stored, the oldest first; none for what is in memory and in the log alone.
     pub runs: Vec<Arc<StoredRun>>,
     /// Whether several edges or GOTOs lead to the node, or to one on the way to it.
@@ -126,8 +131,9 @@ impl View {
                         let to = end.min(visit.hi.clone());
                         if from < to {
                             let stored = basement.piece.stored();
-                            let runs = stored.iter().flat_map(runs_of).collect();
-                            each(visit.located((&from, &to), (Level::Leaf, Holds::Values), runs));
+                            let runs: Vec<_> = stored.iter().flat_map(runs_of).collect();
+                            let asked = asked_by(&tree, &basement.piece, &runs);
+                            each(visit.located((&from, &to), (Level::Leaf, Holds::Values, asked), runs));
                         }
                     }
                 }
@@ -149,10 +155,11 @@ impl Visit {
     fn located(
         &self,
         (from, to): (&Cut, &Cut),
-        (level, holds): (Level, Holds),
+        (level, holds, asked): (Level, Holds, Option<PairCompression>),
         runs: Vec<Arc<StoredRun>>,
     ) -> Located {
-        Located { lo: self.up.cut(from), hi: self.up.cut(to), level, holds, runs, sharing: self.sharing }
+        let (lo, hi) = (self.up.cut(from), self.up.cut(to));
+        Located { lo, hi, level, holds, asked, runs, sharing: self.sharing }
     }
 
     /// Adds the nodes that an edge shows in this part: GOTOs hide what the child has.
@@ -192,9 +199,19 @@ fn runs_of(at: &OnDevice) -> Vec<Arc<StoredRun>> {
             stored_bytes: run.stored_len.into(),
             raw_bytes: run.raw_len.into(),
             stored_as: run.stored_as,
+            asked: run.asked,
         })
     };
     at.runs.iter().map(run).collect()
+}
+
+/// What a basement asks for: stored in these runs, or in memory alone.
+fn asked_by(tree: &Tree<'_>, basement: &Piece, runs: &[Arc<StoredRun>]) -> Option<PairCompression> {
+    let in_memory = if runs.is_empty() { basement.layers() } else { None };
+    let layers = in_memory.iter().flat_map(|layers| layers.newest_first());
+    let mut all = runs.iter().map(|run| run.asked).chain(layers.map(|run| tree.store.asked_by(run)));
+    let first = all.next()?;
+    all.all(|asked| asked == first).then_some(first)
 }
 
 /// What a message has of its key's value; `None` for a delete.
@@ -230,7 +247,7 @@ fn messages(
             let home = stored.iter().find(|(last_msn, _)| *last_msn >= point.msn);
             let runs = home.map(|(_, run)| run.clone()).into_iter().collect();
             let (from, to) = (Cut::before(point.key.to_vec()), Cut::just_after(&point.key));
-            each(visit.located((&from, &to), (level, holds), runs));
+            each(visit.located((&from, &to), (level, holds, Some(point.kind.asked())), runs));
         }
     }
     Ok(())
@@ -241,7 +258,7 @@ fn in_memtables(tree: &Tree<'_>, lo: &Cut, hi: &Cut, each: &mut dyn FnMut(Locate
     let mut from = lo.clone();
     while from < *hi {
         let mut to = hi.clone();
-        let mut keys: Vec<(Vec<u8>, Holds)> = Vec::new();
+        let mut keys: Vec<(Vec<u8>, Holds, PairCompression)> = Vec::new();
         {
             let state = tree.dict.state.read();
             tree.at.refuse_if_ended()?;
@@ -253,13 +270,17 @@ fn in_memtables(tree: &Tree<'_>, lo: &Cut, hi: &Cut, each: &mut dyn FnMut(Locate
             let memtables: Vec<_> = state.memtables(&tree.at).collect();
             for memtable in memtables.into_iter().rev() {
                 let points = memtable.points_within(&from, &to, tree.at.msn);
-                keys.extend(points.filter_map(|point| Some((point.key.to_vec(), holds_of(&point)?))));
+                keys.extend(
+                    points.filter_map(|point| {
+                        Some((point.key.to_vec(), holds_of(&point)?, point.kind.asked()))
+                    }),
+                );
             }
         }
-        for (key, holds) in keys {
+        for (key, holds, asked) in keys {
             let (lo, hi) = (Cut::before(key.clone()), Cut::just_after(&key));
-            let (level, runs) = (Level::Memtable, Vec::new());
-            each(Located { lo, hi, level, holds, runs, sharing: Sharing::Own });
+            let (level, asked, runs) = (Level::Memtable, Some(asked), Vec::new());
+            each(Located { lo, hi, level, holds, asked, runs, sharing: Sharing::Own });
         }
         from = to;
     }

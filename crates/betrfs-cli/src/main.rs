@@ -25,8 +25,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
     backup, check, clone, completions, debug, df, doctor, get, image, info, install_helpers, kv, label, list,
-    manual, map, mkfs, mount, probe, quota, rescue, resize, rm_tree, scrub, set, snapshot, stats, sync, top,
-    tree, trim, umount, usage, uuid,
+    manual, map, mkfs, mount, probe, quota, recompress, rescue, resize, rm_tree, scrub, set, snapshot, stats,
+    sync, top, tree, trim, umount, usage, uuid,
 };
 use helper::ExitCodes;
 use log::Place;
@@ -82,6 +82,7 @@ enum Command {
     Snapshot(snapshot::Arguments),
     Set(set::Arguments),
     Get(get::Arguments),
+    Recompress(recompress::Arguments),
     Quota(quota::Arguments),
     List(list::Arguments),
     Info(info::Arguments),
@@ -137,6 +138,7 @@ fn main() -> ExitCode {
         Command::Snapshot(command) => snapshot::run(command),
         Command::Set(command) => set::run(command),
         Command::Get(command) => get::run(command),
+        Command::Recompress(command) => recompress::run(command),
         Command::Quota(command) => quota::run(command),
         Command::List(command) => list::run(command),
         Command::Info(command) => info::run(command),

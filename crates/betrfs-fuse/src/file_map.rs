@@ -86,21 +86,30 @@ impl From<FileExtent> for MapExtent {
 mod tests {
     use std::sync::Arc;
 
+    use betree::PairCompression;
+
     use super::*;
 
     #[test]
     fn an_extent_is_told_with_its_places_and_words() {
         let run = |stored_as| {
             let places = vec![(8192, 100), (4096, 20)];
-            Arc::new(StoredRun { places, stored_bytes: 120, raw_bytes: 300, stored_as })
+            Arc::new(StoredRun {
+                places,
+                stored_bytes: 120,
+                raw_bytes: 300,
+                stored_as,
+                asked: PairCompression::Usual,
+            })
         };
         for (level, word) in
             [(Level::Leaf, "leaf"), (Level::Buffer(3), "buffer"), (Level::Memtable, "memtable")]
         {
             for (is_in_memory, sharing) in [(false, Sharing::Shared), (true, Sharing::Own)] {
                 let runs = [StoredAs::Raw, StoredAs::Lz4, StoredAs::Zstd].map(run).to_vec();
-                let told =
-                    MapExtent::from(FileExtent { offset: 5, len: 7, level, is_in_memory, runs, sharing });
+                let extent =
+                    FileExtent { offset: 5, len: 7, level, asked: None, is_in_memory, runs, sharing };
+                let told = MapExtent::from(extent);
                 assert_eq!((told.offset_bytes, told.length_bytes, told.level.as_str()), (5, 7, word));
                 assert_eq!((told.is_in_memory, told.is_shared), (is_in_memory, sharing == Sharing::Shared));
                 let codecs: Vec<&str> = told.runs.iter().map(|run| run.codec.as_str()).collect();

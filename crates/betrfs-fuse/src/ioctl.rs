@@ -8,6 +8,7 @@
 
 mod properties;
 mod quota;
+mod recompress;
 mod restore;
 
 use std::ffi::OsStr;
@@ -36,6 +37,7 @@ use crate::wire::ioctl::{
 
 pub use properties::{properties, set_properties};
 pub use quota::{Quotas, SetQuotaError, clear_quota, quota, set_quota};
+pub use recompress::{checkpoint, recompress};
 pub use restore::{Restoration, RestoreError};
 
 /// Time between two questions whether data written to mappings has arrived.

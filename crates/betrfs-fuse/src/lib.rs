@@ -46,9 +46,9 @@ pub use error_status::{CountedErrors, ErrorStatus, WasReadOnly};
 pub use file_map::{DeviceRange, MapExtent, MapRun};
 pub use inherited::hand_down_standard_descriptors_only;
 pub use ioctl::{
-    Quotas, RemoveTreeError, Restoration, RestoreError, SetQuotaError, approach, clear_quota, clone, foreign,
-    map_token, open_snapshots, properties, quota, remove_tree, set_properties, set_quota, sync, usage,
-    write_back,
+    Quotas, RemoveTreeError, Restoration, RestoreError, SetQuotaError, approach, checkpoint, clear_quota,
+    clone, foreign, map_token, open_snapshots, properties, quota, recompress, remove_tree, set_properties,
+    set_quota, sync, usage, write_back,
 };
 pub use latency::Latency;
 pub use layout::{Content, Layout, Room};

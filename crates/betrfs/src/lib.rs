@@ -68,4 +68,7 @@ pub const FILE_BYTES_MAX: u64 = 1 << 62;
 
 pub use op::{Counters, OpCount, OpKind};
 pub use schema::key::NAME_BYTES_MAX;
-pub use volume::{FileExtent, Mended, Mending, Problem, Repair, Report, Scrubbed, Volume, problem_codes};
+pub use volume::{
+    FileExtent, Mended, Mending, Problem, Recompress, Recompressed, Repair, Report, Scrubbed, Volume,
+    problem_codes,
+};

@@ -65,6 +65,8 @@ op_kinds! {
     Read = "read",
     /// [`Volume::write`](crate::Volume::write)
     Write = "write",
+    /// [`Volume::recompress`](crate::Volume::recompress)
+    Recompress = "recompress",
     /// [`Volume::readdir`](crate::Volume::readdir)
     Readdir = "readdir",
     /// Extended attributes.

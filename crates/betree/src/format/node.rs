@@ -20,7 +20,8 @@
 //! ```
 //! The checksum is over the header's bytes behind it. The checkpoint is the generation of the superblock for
 //! which the node was written. Offsets of runs and sections count from the extent's start; their checksums
-//! are over the stored bytes.
+//! are over the stored bytes. A codec is 0 none, 1 LZ4, 2 zstd in its lower two bits, and above them the code
+//! of the compression that most bytes of the run ask for.
 //!
 //! The runs of an interior entry are its partition: each has messages newer than all in the runs before. The
 //! runs of a leaf's entry are its basement: the first has its pairs, with last msn 0 unless messages are
@@ -44,7 +45,7 @@ use writer::Writer;
 use super::limits::Limits;
 use crate::error::Error;
 use crate::key::{Cut, Translation};
-use crate::message::{Goto, Msn};
+use crate::message::{Goto, Msn, PairCompression};
 use crate::node_id::NodeId;
 
 const MAGIC: u32 = 0x6e72_7462;
@@ -56,6 +57,9 @@ const ZSTD_RATIO_MAX: u64 = (128 << 10) / 4;
 
 /// The greatest count of range deletes that a run's reference holds.
 const RANGES_MAX: u32 = (1 << 24) - 1;
+
+/// The bits of a codec beside those of the compression that the run asks for.
+const CODEC_BITS: u32 = 2;
 
 /// How a run is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +81,17 @@ impl StoredAs {
             2 => Some(StoredAs::Zstd),
             _ => None,
         }
+    }
+
+    /// The codec of a run's reference: this in its lower bits, and what the run asks for above them.
+    fn with_asked(self, asked: PairCompression) -> u32 {
+        self as u32 | u32::from(asked.code()) << CODEC_BITS
+    }
+
+    /// The parts of the codec of a run's reference.
+    fn and_asked(codec: u8) -> Option<(StoredAs, PairCompression)> {
+        let stored_as = StoredAs::from_code(u32::from(codec) & ((1 << CODEC_BITS) - 1))?;
+        Some((stored_as, PairCompression::from_code(codec >> CODEC_BITS)?))
     }
 
     /// The most raw bytes in `stored_len` stored ones. A run that claims more gets no memory.
@@ -101,6 +116,8 @@ pub struct RunRef {
     pub raw_len: u32,
     /// The compression.
     pub stored_as: StoredAs,
+    /// The compression that most of its bytes ask for: that which it was tried with.
+    pub asked: PairCompression,
     /// The number of range deletes in it, at most 2²⁴ - 1.
     pub ranges: u32,
     /// xxh3-64 of the stored bytes.

@@ -189,21 +189,25 @@ impl Store {
         lz4_flex::block::get_maximum_output_size(raw_len)
     }
 
-    /// The compression of a run: that for which most bytes of its pairs and changes ask. Of runs of as many
-    /// bytes it is the one with the smallest code.
-    fn way_for(&self, run: &Run) -> Way {
-        let mut asked_for = PairCompression::Usual;
-        if self.pairs_ask.load(Ordering::Relaxed) {
-            let mut bytes = [0_usize; PairCompression::CODES_END as usize];
-            for point in run.points(0, run.len()) {
-                if let Some(sum) = bytes.get_mut(usize::from(point.kind.asked().code())) {
-                    *sum += point.bytes();
-                }
-            }
-            let most = (0..PairCompression::CODES_END).zip(bytes).rev().max_by_key(|(_, bytes)| *bytes);
-            asked_for = most.and_then(|(code, _)| PairCompression::from_code(code)).unwrap_or_default();
+    /// The compression that most bytes of a run's pairs and changes ask for. Of those for which as many ask
+    /// it is the one with the smallest code.
+    pub fn asked_by(&self, run: &Run) -> PairCompression {
+        if !self.pairs_ask.load(Ordering::Relaxed) {
+            return PairCompression::Usual;
         }
-        match (asked_for, self.compression) {
+        let mut bytes = [0_usize; PairCompression::CODES_END as usize];
+        for point in run.points(0, run.len()) {
+            if let Some(sum) = bytes.get_mut(usize::from(point.kind.asked().code())) {
+                *sum += point.bytes();
+            }
+        }
+        let most = (0..PairCompression::CODES_END).zip(bytes).rev().max_by_key(|(_, bytes)| *bytes);
+        most.and_then(|(code, _)| PairCompression::from_code(code)).unwrap_or_default()
+    }
+
+    /// How a run is compressed that asks for this.
+    fn way_for(&self, asked: PairCompression) -> Way {
+        match (asked, self.compression) {
             (PairCompression::None, _) | (PairCompression::Usual, Compression::None) => Way::None,
             (PairCompression::Zstd(level), _) if self.zstd.is_some() => Way::Zstd(Some(level)),
             (PairCompression::Usual, Compression::Zstd) => Way::Zstd(None),

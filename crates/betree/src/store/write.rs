@@ -330,7 +330,8 @@ impl Store {
             if let Some(run) = &form.encoded {
                 let room = buffer.as_mut_slice().get_mut(end..).ok_or_else(|| internal!(HAS_ROOM))?;
                 let raw = run.as_bytes();
-                let way = self.way_for(run);
+                let asked = self.asked_by(run);
+                let way = self.way_for(asked);
                 // What asks for none says nothing of the others.
                 let is_tried = way != Way::None && paying.is_worth_a_try();
                 let (stored_as, len) = self.encode(raw, if is_tried { way } else { Way::None }, room)?;
@@ -344,6 +345,7 @@ impl Store {
                     stored_len: len as u32,
                     raw_len: raw.len() as u32,
                     stored_as,
+                    asked,
                     ranges: ranges.map_err(|_| internal!("a run has fewer ranges than bytes"))?,
                     checksum: xxh3_64(stored),
                     last_msn: run.last_msn(),

@@ -23,6 +23,7 @@ pub mod mount;
 pub mod probe;
 pub mod properties;
 pub mod quota;
+pub mod recompress;
 pub mod rescue;
 pub mod resize;
 pub mod rm_tree;

@@ -257,14 +257,26 @@ fn the_option_discard_does_so_after_each_checkpoint() {
 #[test]
 fn helps_have_examples_and_say_who_may() {
     for command in [
-        "label", "uuid", "list", "info", "doctor", "df", "map", "image", "trim", "usage", "probe", "mkfs",
+        "label",
+        "uuid",
+        "list",
+        "info",
+        "doctor",
+        "df",
+        "map",
+        "image",
+        "trim",
+        "usage",
+        "probe",
+        "mkfs",
         "resize",
+        "recompress",
     ] {
         let text = said(&betrfs().args([OsStr::new(command), "--help".as_ref()]).output().unwrap());
         assert!(text.contains(&format!("  betrfs {command}")), "{text}");
         // The width of the terminal breaks lines.
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let is_free = ["doctor", "probe", "mkfs"].contains(&command);
+        let is_free = ["doctor", "probe", "mkfs", "recompress"].contains(&command);
         assert!(is_free || text.contains("user who mounted"), "{command} does not say who may: {text}");
     }
 }

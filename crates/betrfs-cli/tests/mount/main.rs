@@ -39,6 +39,7 @@ mod properties;
 mod quotas;
 mod racing_users;
 mod read_only;
+mod recompress;
 mod request_costs;
 mod resize;
 mod restore;

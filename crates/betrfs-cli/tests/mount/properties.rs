@@ -14,7 +14,7 @@ use crate::mounted::{Mounted, betrfs, ended_with, ok, refused};
 use crate::program::program_beside;
 use crate::schemas::valid;
 
-fn set(dir: &Path, changes: &[&str]) -> Output {
+pub fn set(dir: &Path, changes: &[&str]) -> Output {
     betrfs().arg("set").arg(dir).args(changes).output().unwrap()
 }
 
@@ -224,12 +224,12 @@ fn files(dir: &Path) -> impl Iterator<Item = (PathBuf, Vec<u8>)> {
 }
 
 /// Makes the files in a new directory.
-fn fill(dir: &Path) {
+pub fn fill(dir: &Path) {
     fs::create_dir(dir).unwrap();
     files(dir).for_each(|(file, data)| fs::write(file, data).unwrap());
 }
 
-fn assert_filled(dir: &Path) {
+pub fn assert_filled(dir: &Path) {
     files(dir).for_each(|(file, data)| assert!(fs::read(&file).unwrap() == data, "{}", file.display()));
 }
 

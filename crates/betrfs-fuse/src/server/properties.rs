@@ -1,6 +1,6 @@
-//! Requests about properties of directories.
+//! Requests about properties of directories, and to write data anew as they want it.
 
-use betrfs::{InodeId, Properties, SetProperties};
+use betrfs::{InodeId, Properties, Recompress, Recompressed, SetProperties};
 use rustix::io::Errno;
 
 use super::{Answer, Caller, IntoAnswer, Server};
@@ -16,5 +16,29 @@ impl Server {
         let setter = caller.flag_setter(false).ok_or(Errno::PERM)?;
         self.may_change()?;
         self.volume.set_properties(node, set, setter.owner).answer()
+    }
+
+    /// IOCTL: writes a part of a file anew, for its owner and for those who may do as owners may.
+    pub fn recompress(
+        &self,
+        node: InodeId,
+        from: u64,
+        what: Recompress,
+        caller: Caller<'_>,
+    ) -> Answer<Recompressed> {
+        let setter = caller.flag_setter(false).ok_or(Errno::PERM)?;
+        self.may_change()?;
+        self.volume.recompress(node, from, what, setter.owner).answer()
+    }
+
+    /// IOCTL: makes a checkpoint, for the owner of a file or directory: it costs others what a sync does.
+    pub fn checkpoint(&self, node: InodeId, caller: Caller<'_>) -> Answer<()> {
+        let setter = caller.flag_setter(false).ok_or(Errno::PERM)?;
+        self.may_change()?;
+        let uid = self.volume.getattr(node).answer()?.uid;
+        if setter.owner.is_some_and(|owner| owner != uid) {
+            return Err(Errno::PERM);
+        }
+        self.volume.env().checkpoint().map_err(betrfs::Error::from).answer()
     }
 }

@@ -8,6 +8,7 @@ mod messages;
 mod opcode;
 pub mod properties;
 pub mod quota;
+pub mod recompress;
 
 pub use body::{Body, name};
 pub use listing::Listing;

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree::{Holds, Level, Located, Sharing, StoredRun};
+use betree::{Holds, Level, Located, PairCompression, Sharing, StoredRun};
 
 use crate::error::Result;
 use crate::rules::check_file;
@@ -27,6 +27,9 @@ pub struct FileExtent {
     pub level: Level,
     /// Whether the newest bytes are in memory alone, or in memory and in the log.
     pub is_in_memory: bool,
+    /// The compression that the newest bytes ask for, or those of most blocks stored with them; `None` if
+    /// that is not told without reading them.
+    pub asked: Option<PairCompression>,
     /// The runs that have it, the oldest bytes first, each with its places on the device. Runs have other
     /// bytes too: keys, and neighbours.
     pub runs: Vec<Arc<StoredRun>>,
@@ -123,7 +126,7 @@ fn joined(places: &Places, found: &[Located]) -> Vec<FileExtent> {
     let mut extents: Vec<FileExtent> = Vec::new();
     for (from, (to, sources)) in places {
         let sources: Vec<&Located> = sources.iter().filter_map(|index| found.get(*index)).collect();
-        let Some(Located { level, runs: newest, .. }) = sources.last() else { continue };
+        let Some(Located { level, asked, runs: newest, .. }) = sources.last() else { continue };
         let is_in_memory = newest.is_empty();
         let mut runs: Vec<Arc<StoredRun>> = Vec::new();
         for run in sources.iter().flat_map(|source| &source.runs) {
@@ -138,11 +141,19 @@ fn joined(places: &Places, found: &[Located]) -> Vec<FileExtent> {
             Some(last)
                 if last.offset + last.len == offset
                     && (last.level, last.sharing, last.is_in_memory) == (*level, sharing, is_in_memory)
-                    && last.runs == runs =>
+                    && (last.asked, &last.runs) == (*asked, &runs) =>
             {
                 last.len += len;
             }
-            _ => extents.push(FileExtent { offset, len, level: *level, is_in_memory, runs, sharing }),
+            _ => extents.push(FileExtent {
+                offset,
+                len,
+                level: *level,
+                is_in_memory,
+                asked: *asked,
+                runs,
+                sharing,
+            }),
         }
     }
     extents

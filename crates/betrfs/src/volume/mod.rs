@@ -45,6 +45,7 @@ mod properties;
 mod quota;
 mod read;
 mod readdir;
+mod recompress;
 mod relocate;
 mod remove_tree;
 mod removed_inodes;
@@ -81,6 +82,7 @@ use ownership::ForeignEvents;
 
 pub use check::{Mended, Mending, Problem, Repair, Report, Scrubbed, problem_codes};
 pub use map::FileExtent;
+pub use recompress::{Recompress, Recompressed};
 
 /// Bytes that a small change adds to the log, for the admission of space.
 const CHANGE_BYTES: usize = 1024;

@@ -29,6 +29,7 @@ mod ownership;
 mod properties;
 mod quota_histories;
 mod quotas;
+mod recompress;
 mod renames;
 mod repair;
 mod restore;

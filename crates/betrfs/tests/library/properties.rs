@@ -24,7 +24,7 @@ fn inherited(levels: u32) -> PropertySource {
     PropertySource::Inherited { levels }
 }
 
-fn node(volume: &Volume, path: &str) -> InodeId {
+pub fn node(volume: &Volume, path: &str) -> InodeId {
     volume.resolve(path.as_bytes()).unwrap().node
 }
 
@@ -291,28 +291,28 @@ fn own_properties_are_those_nearest() {
     assert_eq!(of(None).or(of(Some(true))), of(Some(true)));
 }
 
-fn compression(compression: DataCompression) -> SetProperties {
+pub fn compression(compression: DataCompression) -> SetProperties {
     SetProperties { compression: PropertyChange::Set(compression), ..KEEP }
 }
 
-fn zstd(level: u8) -> DataCompression {
+pub fn zstd(level: u8) -> DataCompression {
     DataCompression::Zstd(ZstdLevel::new(level).unwrap())
 }
 
 /// A disk that is opened with the codec of zstd.
-fn disk_with_zstd() -> Disk {
+pub fn disk_with_zstd() -> Disk {
     let mut disk = Disk::of_bytes(96 << 20);
     disk.options.zstd = Some(Arc::new(Zstd::default()));
     disk
 }
 
 /// Text that compresses, another for each number.
-fn text(number: u32, len: usize) -> Vec<u8> {
+pub fn text(number: u32, len: usize) -> Vec<u8> {
     let words = (0_u32..).map(|word| number.wrapping_add(word).wrapping_mul(2_654_435_761) >> 22);
     words.flat_map(|word| format!("{word} ").into_bytes()).take(len).collect()
 }
 
-const FILES: u32 = 40;
+pub const FILES: u32 = 40;
 
 /// The files of a directory, of one block and of many: the number that is their name, and their contents.
 fn files() -> impl Iterator<Item = (u32, Vec<u8>)> {
@@ -320,20 +320,20 @@ fn files() -> impl Iterator<Item = (u32, Vec<u8>)> {
 }
 
 /// Makes the files in a new directory.
-fn fill(volume: &Volume, dir: InodeId) {
+pub fn fill(volume: &Volume, dir: InodeId) {
     for (number, data) in files() {
         volume.create_with(dir, format!("{number}").as_bytes(), &new_file(), &data).unwrap();
     }
 }
 
-fn assert_filled(volume: &Volume, path: &str) {
+pub fn assert_filled(volume: &Volume, path: &str) {
     for (number, data) in files() {
         assert_eq!(contents(volume, &format!("{path}/{number}")), data, "{path}/{number}");
     }
 }
 
 /// What is stored below a directory, compressed.
-fn stored(volume: &Volume, path: &str) -> u64 {
+pub fn stored(volume: &Volume, path: &str) -> u64 {
     volume.env().checkpoint().unwrap();
     volume.usage(node(volume, path)).unwrap().stored_bytes
 }

@@ -65,8 +65,8 @@ impl<'b> Reader<'b> {
         let (offset, stored_len, raw_len) = (self.u32()?, self.u32()?, self.u32()?);
         let form = self.u32()?;
         let unknown = |number| BadHeader::Unknown { what: "a node has a run of codec", number };
-        let stored_as = StoredAs::from_code(form & 0xff).ok_or(unknown(u64::from(form & 0xff)))?;
-        let ranges = form >> 8;
+        let (codec, ranges) = (form as u8, form >> 8);
+        let (stored_as, asked) = StoredAs::and_asked(codec).ok_or(unknown(u64::from(codec)))?;
         let checksum = self.u64()?;
         if u64::from(offset) + u64::from(stored_len) > self.extent_bytes {
             return Err("a run outside of the extent".into());
@@ -82,7 +82,7 @@ impl<'b> Reader<'b> {
         if last_msn >= self.next_msn {
             return Err("a message that is newer than the volume".into());
         }
-        Ok(RunRef { offset, stored_len, raw_len, stored_as, ranges, checksum, last_msn })
+        Ok(RunRef { offset, stored_len, raw_len, stored_as, asked, ranges, checksum, last_msn })
     }
 
     pub fn runs(&mut self) -> Result<Vec<RunRef>, BadHeader> {

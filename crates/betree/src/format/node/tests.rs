@@ -171,6 +171,20 @@ fn a_child_in_another_node_table_is_refused_by_its_number() {
     }
 }
 
+/// Codecs of volumes in which nothing asks are what they were.
+#[test]
+fn a_run_keeps_what_it_asks_for_and_how_it_is_stored() {
+    for stored_as in [StoredAs::Raw, StoredAs::Lz4, StoredAs::Zstd] {
+        for asked in (0..PairCompression::CODES_END).filter_map(PairCompression::from_code) {
+            let run = RunRef { stored_as, asked, ranges: RANGES_MAX, last_msn: 1, ..RunRef::default() };
+            let Ok(Header { entries: Entries::Interior(edges), .. }) = read_back(&[run]) else { panic!() };
+            assert_eq!(edges[0].partition, [run]);
+        }
+        assert_eq!(stored_as.with_asked(PairCompression::Usual), stored_as as u32);
+    }
+    assert_eq!(StoredAs::and_asked(PairCompression::CODES_END << 2), None);
+}
+
 #[test]
 fn a_codec_of_a_later_version_is_named() {
     let run = RunRef { stored_len: 9, raw_len: 9, last_msn: 1, checksum: 0x5a5a_5a5a, ..RunRef::default() };

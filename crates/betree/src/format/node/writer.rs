@@ -43,7 +43,7 @@ impl Writer {
             self.u32(run.offset);
             self.u32(run.stored_len);
             self.u32(run.raw_len);
-            self.u32(run.stored_as as u32 | run.ranges.min(RANGES_MAX) << 8);
+            self.u32(run.stored_as.with_asked(run.asked) | run.ranges.min(RANGES_MAX) << 8);
             self.u64(run.checksum);
             self.u64(run.last_msn);
         }

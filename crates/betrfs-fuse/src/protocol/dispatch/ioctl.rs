@@ -18,6 +18,7 @@ use crate::wire::quota::{
     CLEAR_QUOTA, GET_QUOTA, NEXT_QUOTA, NextQuota, PATH_BYTES, QuotaBytes, SET_QUOTA, SetQuota, path_bytes,
     path_of,
 };
+use crate::wire::recompress::{CHECKPOINT, RECOMPRESS, RecompressBytes};
 use crate::wire::{self, Fsxattr};
 
 impl Dispatch {
@@ -143,6 +144,17 @@ impl Dispatch {
                 server.set_properties(node, &set, r.caller())?;
                 // The ctime has changed.
                 forget_inode(&*self.sink, node.0, Pages::None);
+                r.reply_done(&[])
+            }
+            RECOMPRESS => {
+                let (argument, _) = RecompressBytes::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
+                let (from, what) = argument.parts().ok_or(Errno::INVAL)?;
+                // The file's bytes and attributes stay as they are: the kernel need not be told.
+                let found = server.recompress(node, from, what, r.caller())?;
+                r.reply_done(RecompressBytes::answer(&found).as_bytes())
+            }
+            CHECKPOINT => {
+                server.checkpoint(node, r.caller())?;
                 r.reply_done(&[])
             }
             _ => Err(Errno::NOTTY),
