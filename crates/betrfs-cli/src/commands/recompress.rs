@@ -2,7 +2,6 @@
 
 mod walk;
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use betrfs::Recompress;
 use betrfs_fuse::MountEntry;
 use indicatif::ProgressBar;
-use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 use signal_hook::consts::SIGINT;
 
@@ -19,7 +17,7 @@ use crate::commands::stats;
 use crate::failure::{Failure, Kind, Outcome, warn};
 use crate::format::{Format, print, print_json};
 use crate::size;
-use walk::{Telling, Totals, Walk, cannot};
+use walk::{Telling, Top, Totals, Walk, cannot};
 
 /// Write stored files anew, compressed as `betrfs set` has it for their directories
 #[derive(clap::Args)]
@@ -27,8 +25,9 @@ use walk::{Telling, Totals, Walk, cannot};
 `betrfs set DIR compression=...` counts for what is written from then on; this command does the rest: it writes the \
 data of files, and of all files below directories, anew where it is not compressed as wanted. Names, times and \
 contents stay as they are, and others may use the files meanwhile. What is as wanted already is passed over without \
-reading it, so that a second call has nothing to do, but for a few blocks beside files that want something else, and one that was interrupted (Ctrl-C) goes on where it was. Holes stay \
-holes. A file with several names has the compression that it had when it got the second. Immutable files are passed over, and so are snapshots, which cannot be changed.
+reading it, so that a second call has nothing to do, but for a few blocks beside files that want something else; one \
+that was interrupted (Ctrl-C) goes on where it was. Holes stay holes. A file with several names has the compression \
+that it had when it got the second. Immutable files are passed over, and so are snapshots, which cannot be changed.
 
 What snapshots or clones share would take room a second time, so it stays as it is, unless --shared is given. Data \
 written while snapshots of a directory exist may be shared with its neighbors too: the unit is a node of the tree.
@@ -82,9 +81,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let Arguments { paths, shared, dry_run, format } = arguments;
     let is_interrupted = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGINT, Arc::clone(&is_interrupted))?;
-    let paths = paths.iter().map(|path| on_mount(path.as_path())).collect::<Result<Vec<_>, _>>()?;
+    let tops = paths.iter().map(|path| on_mount(path.as_path())).collect::<Result<Vec<_>, _>>()?;
     let walk = |what, telling, progress: &mut dyn FnMut(&Totals)| {
-        Walk::new(what, telling, &is_interrupted, progress).through(&paths)
+        Walk::new(what, telling, &is_interrupted, progress).through(&tops)
     };
     let counted = walk(Recompress::Count, Telling::Each, &mut |_| ())?;
     let what = if *shared { Recompress::OwnAndShared } else { Recompress::Own };
@@ -118,7 +117,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             if is_interrupted.load(Ordering::Relaxed) {
                 break;
             }
-            checkpoint(&paths);
+            checkpoint(&tops);
             let after = walk(Recompress::Count, Telling::None, &mut |_| ())?;
             document.stored_after_bytes = Some(after.stored_bytes);
             if written.written_bytes == 0 || after.left_to_write(what) == 0 {
@@ -151,29 +150,26 @@ const PASSES_MAX: u32 = 3;
 const BAR: &str =
     "recompressing [{wide_bar}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}";
 
-/// The path of a file or directory on a mount, without symbolic links.
-fn on_mount(path: &Path) -> Result<PathBuf, Failure> {
+/// A file or directory on a mount, found without symbolic links.
+fn on_mount(path: &Path) -> Result<Top, Failure> {
     stats::approach(path)?;
-    let whole = path.canonicalize().map_err(|error| cannot(path, &error))?;
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let open =
-        File::from(rustix::fs::open(&whole, flags, Mode::empty()).map_err(|error| cannot(path, &error))?);
-    if !MountEntry::of(&open).is_ok_and(|mount| mount.is_betrfs()) {
+    let top = path.canonicalize().and_then(Top::new).map_err(|error| cannot(path, &error))?;
+    if !MountEntry::of(top.at()).is_ok_and(|mount| mount.is_betrfs()) {
         return Err(cannot(path, &"it is on no BetrFS mount"));
     }
-    let kind = open.metadata().map_err(|error| cannot(path, &error))?;
+    let kind = top.at().metadata().map_err(|error| cannot(path, &error))?;
     if !kind.is_file() && !kind.is_dir() {
         return Err(cannot(path, &"it is neither a file nor a directory"));
     }
-    Ok(whole)
+    Ok(top)
 }
 
 /// Has what was written come to the device, where its size is known. Where that is refused, as for a
 /// directory of somebody else's, what is in memory counts in full.
-fn checkpoint(paths: &[PathBuf]) {
-    for path in paths {
-        if let Err(error) = walk::open(path).and_then(|open| betrfs_fuse::checkpoint(&open)) {
-            tracing::info!("no checkpoint for {}: {error}", path.display());
+fn checkpoint(tops: &[Top]) {
+    for top in tops {
+        if let Err(error) = top.open().and_then(|open| betrfs_fuse::checkpoint(&open)) {
+            tracing::info!("what is in memory stays there, and counts in full: {error}");
         }
     }
 }

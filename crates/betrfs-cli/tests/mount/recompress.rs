@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{IFlags, ioctl_setflags};
+use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -173,11 +174,18 @@ fn files_of_others_and_immutable_ones_are_told_and_all_else_is_done() {
     // The first of two names that a file has, by its order.
     assert_eq!(found, [2, 102_000, 38], "{done}");
     ended_with(&as_ada(&dir.join("3")), 1, &["only its owner and root may"]);
+    // What another file system has below is none of it.
+    let below = dir.join("below");
+    fs::create_dir(&below).unwrap();
+    rustix::mount::mount("none", &below, "tmpfs", MountFlags::empty(), None).unwrap();
+    fs::write(below.join("file"), b"elsewhere").unwrap();
     let immutable = File::open(dir.join("4")).unwrap();
     ioctl_setflags(&immutable, IFlags::IMMUTABLE).unwrap();
     let output = recompress(&dir, &["--format", "json"]);
+    rustix::mount::unmount(&below, UnmountFlags::empty()).unwrap();
     ok(&output);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("/4 is passed over: it is immutable"));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("/4 is passed over: it is immutable") && told.lines().count() == 1, "{told}");
     let done = document(&output);
     let found = ["files", "written_bytes", "immutable_files"].map(|name| number(&done, name));
     // A file with two names has what it had when it got the second.

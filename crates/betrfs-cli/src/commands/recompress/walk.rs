@@ -1,15 +1,17 @@
 //! A walk through the files of directories, in steps that can be broken off.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use betrfs::{Recompress, Recompressed};
 use betrfs_fuse::Errno;
-use rustix::fs::{IFlags, Mode, OFlags};
+use rustix::fs::{Dir, IFlags, Mode, OFlags, ResolveFlags};
 
 use crate::failure::{Failure, warn};
 
@@ -87,43 +89,42 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     /// What ends the whole walk: a full or read-only volume.
-    pub fn through(mut self, paths: &[PathBuf]) -> Result<Totals, Failure> {
-        for path in paths {
-            let of_path = fs::symlink_metadata(path).map_err(|error| cannot(path, &error))?;
-            let mut stack = vec![path.clone()];
-            while let Some(path) = stack.pop() {
+    pub fn through(mut self, tops: &[Top]) -> Result<Totals, Failure> {
+        for top in tops {
+            let mut stack = vec![PathBuf::new()];
+            while let Some(below) = stack.pop() {
                 if self.is_interrupted.load(Ordering::Relaxed) {
                     return Ok(self.totals);
                 }
-                let found = match fs::symlink_metadata(&path) {
-                    // It was removed meanwhile.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                let path = top.path.join(&below);
+                let found = match top.open_below(&below, OFlags::PATH).and_then(|open| open.metadata()) {
+                    // It was removed meanwhile, or another file system is mounted there.
+                    Err(error) if is_gone(&error) => continue,
                     Err(error) => {
                         self.failed(&path, &error);
                         continue;
                     }
-                    Ok(found) if found.dev() != of_path.dev() => continue,
                     Ok(found) => found,
                 };
                 if found.is_dir() {
-                    match list(&path) {
-                        Ok(below) => stack.extend(below),
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    match top.list(&below) {
+                        Ok(names) => stack.extend(names.into_iter().map(|name| below.join(name))),
+                        Err(error) if is_gone(&error) => {}
                         Err(error) => self.failed(&path, &error),
                     }
                 } else if found.is_file()
                     && (found.nlink() < 2 || self.met.insert((found.dev(), found.ino())))
                 {
-                    self.file(&path)?;
+                    self.file(&path, top.open_below(&below, FOR_READING))?;
                 }
             }
         }
         Ok(self.totals)
     }
 
-    fn file(&mut self, path: &Path) -> Result<(), Failure> {
-        let open = match open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+    fn file(&mut self, path: &Path, opened: io::Result<File>) -> Result<(), Failure> {
+        let open = match opened {
+            Err(error) if is_gone(&error) => return Ok(()),
             Err(error) => {
                 self.failed(path, &error);
                 return Ok(());
@@ -188,21 +189,71 @@ pub fn cannot(path: &Path, why: &dyn std::fmt::Display) -> Failure {
     Failure::new(format!("cannot recompress {}: {why}", path.display()))
 }
 
-/// What is in a directory, the last first.
-fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut below = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        below.push(entry?.path());
-    }
-    below.sort_unstable_by(|a, b| b.cmp(a));
-    Ok(below)
+/// A file or directory that the caller has named. What is below is found from its descriptor, without
+/// symbolic links: others may change the names there meanwhile.
+pub struct Top {
+    path: PathBuf,
+    at: File,
 }
 
-/// Opens a file or directory such that its time of access stays. Something else may have its name by now:
-/// that must not block.
-pub fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NOATIME | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+impl Top {
+    /// A path without symbolic links.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn new(path: PathBuf) -> io::Result<Top> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let at = File::from(rustix::fs::open(&path, flags, Mode::empty())?);
+        Ok(Top { path, at })
+    }
+
+    /// A descriptor of it, for its metadata.
+    pub fn at(&self) -> &File {
+        &self.at
+    }
+
+    /// Opens it for reading such that its time of access stays.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn open(&self) -> io::Result<File> {
+        self.open_below(Path::new(""), FOR_READING)
+    }
+
+    /// Opens what is at a path below it; an empty one is its own.
+    fn open_below(&self, below: &Path, flags: OFlags) -> io::Result<File> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        if below.as_os_str().is_empty() {
+            return Ok(File::from(rustix::fs::open(&self.path, flags, Mode::empty())?));
+        }
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        Ok(File::from(rustix::fs::openat2(&self.at, below, flags, Mode::empty(), resolve)?))
+    }
+
+    /// The names in a directory, the last first.
+    fn list(&self, below: &Path) -> io::Result<Vec<OsString>> {
+        let open = self.open_below(below, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let mut names = Vec::new();
+        for entry in Dir::new(open)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        names.sort_unstable_by(|one, other| other.cmp(one));
+        Ok(names)
+    }
+}
+
+/// To read a file such that its time of access stays. Something else may have its name by now: that must not
+/// block.
+const FOR_READING: OFlags = OFlags::RDONLY.union(OFlags::NOATIME).union(OFlags::NONBLOCK);
+
+/// Whether a path leads nowhere any more, or out of the file system: below what was named, names change.
+fn is_gone(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV))
 }
 
 fn is_immutable(open: &File) -> bool {
