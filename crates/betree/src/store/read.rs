@@ -393,7 +393,8 @@ impl Store {
 mod schedules {
     use alloc::borrow::Cow;
 
-    use shuttle::thread;
+    use shuttle::scheduler::{PctScheduler, RandomScheduler};
+    use shuttle::{Config, Runner, thread};
 
     use super::*;
     use crate::batch::Batch;
@@ -442,7 +443,10 @@ mod schedules {
 
     #[test]
     fn a_piece_is_read_while_another_thread_joins_it() {
-        shuttle::check_random(a_reader_beside_another, 1000);
-        shuttle::check_pct(a_reader_beside_another, 1000, 3);
+        // Tasks with stacks for an opening, whose superblocks are large.
+        let mut config = Config::new();
+        config.stack_size = 256 << 10;
+        Runner::new(RandomScheduler::new(1000), config.clone()).run(a_reader_beside_another);
+        Runner::new(PctScheduler::new(3, 1000), config).run(a_reader_beside_another);
     }
 }
