@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use betree::Compression;
+use betree::{Compression, ReplayProgress};
 use betree_platform::Platform;
 use betree_std::StdPlatform;
 
@@ -62,6 +62,7 @@ pub struct StoreOptions {
     pub(crate) merges: Named,
     pub(crate) missing_merges: MissingMerges,
     pub(crate) clock: Arc<dyn Platform>,
+    pub(crate) replay_progress: Option<Arc<ReplayProgress>>,
 }
 
 /// A clock of the program's own.
@@ -102,6 +103,7 @@ impl Default for StoreOptions {
             merges: Named::new(),
             missing_merges: MissingMerges::default(),
             clock: Arc::new(StdPlatform::new()),
+            replay_progress: None,
         }
     }
 }
@@ -152,6 +154,27 @@ impl StoreOptions {
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> StoreOptions {
         self.read_only = read_only;
+        self
+    }
+
+    /// Calls `hear` while a log that a crash has left is replayed, with the bytes of it that are done, and
+    /// with all of them: at the end both are equal. The log's headers are read once more for that. It is not
+    /// called if there is nothing to replay.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("store");
+    /// use betree_store::Store;
+    ///
+    /// let hear = |done, all| eprintln!("{done} of {all} bytes are replayed");
+    /// let store = Store::options().replay_progress(hear).open(&path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn replay_progress(mut self, hear: impl Fn(u64, u64) + Send + Sync + 'static) -> StoreOptions {
+        self.replay_progress = Some(Arc::new(hear));
         self
     }
 

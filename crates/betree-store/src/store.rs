@@ -102,6 +102,7 @@ impl Store {
         with.discard = true;
         with.zstd = Some(Arc::new(Zstd::default()));
         with.clock = Some(options.clock.clone());
+        with.replay_progress.clone_from(&options.replay_progress);
         with.watcher = Some(Arc::new(TroubleLog::of(path.to_owned())));
         let env = Arc::new(Env::open(gate.clone(), with).map_err(|error| refused(path, error))?);
         let loaded = load(&env, merges, options.missing_merges);

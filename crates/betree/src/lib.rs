@@ -159,7 +159,7 @@ pub use locate::{Holds, Level, Located, StoredRun};
 pub use message::{PairCompression, ZstdLevel};
 pub use occupancy::{Compressed, Occupancy, Occupant, Sharing};
 pub use pair_estimate::PairEstimate;
-pub use settings::{Compression, DictId, Geometry, LogLoss, NodeCopies, OpenMode, Options};
+pub use settings::{Compression, DictId, Geometry, LogLoss, NodeCopies, OpenMode, Options, ReplayProgress};
 pub use stats::{SpaceStats, Stats};
 pub use tree::{Cursor, Unreadable};
 pub use upsert::{Replace, Upsert};

@@ -35,7 +35,7 @@ use crate::format::segment::last_msn;
 use crate::format::superblock::{LogStart, Superblock};
 use crate::io::Disk;
 use crate::log::{Log, replay};
-use crate::settings::Options;
+use crate::settings::{Options, ReplayProgress};
 
 impl Env {
     /// Opens what is left of a volume for reading, whatever is broken. Nothing is ever written to the device.
@@ -102,10 +102,11 @@ impl Env {
             tell(found);
         };
         let table = salvage::table(&disk, &space, &superblock, &mut tell_lost)?;
+        let progress = options.replay_progress.clone();
         let engine = engine_over(disk.clone(), space, table, &superblock, options);
         let mut replayed = Replayed { next_msn: superblock.next_msn, batches: 0 };
         if !superblock.clean {
-            replay_in_memory(&disk, &engine, &superblock, &mut replayed, tell);
+            replay_in_memory(&engine, &superblock, progress.as_deref(), &mut replayed, tell);
         }
         // Without all of the node table, nothing tells how many edges should lead to a node.
         if parts_lost == 0 {
@@ -133,9 +134,9 @@ struct Replayed {
 /// only those before a clone arrive at the roots. The first record that cannot be replayed is the last one:
 /// what is read is a state that the volume had.
 fn replay_in_memory(
-    disk: &Disk,
     engine: &Engine,
     superblock: &Superblock,
+    progress: Option<&ReplayProgress>,
     replayed: &mut Replayed,
     tell: &mut dyn FnMut(Finding),
 ) {
@@ -146,8 +147,8 @@ fn replay_in_memory(
         replayed.next_msn = replayed.next_msn.max(last_msn(first_msn, changes).saturating_add(1));
         Ok(())
     };
-    let start = &superblock.log_start;
-    let ended = replay(disk, area, &superblock.identity.volume_id, start, &mut each);
+    let (disk, start) = (&engine.store.disk, &superblock.log_start);
+    let ended = replay(disk, area, &superblock.identity.volume_id, start, progress, &mut each);
     let problem = match ended {
         Ok(end) => end.lost,
         Err(error) => Some(error),

@@ -91,6 +91,10 @@ pub enum OpenMode {
     Repair,
 }
 
+/// Hears how far the replay of a log is, in the thread that opens the volume: the bytes of the segments that
+/// are replayed, and of all that are to be. Both are equal at the end. It is not called if there are none.
+pub type ReplayProgress = dyn Fn(u64, u64) + Send + Sync;
+
 /// The parameters that are chosen each time a volume is opened.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -113,6 +117,9 @@ pub struct Options {
     pub log_loss: LogLoss,
     /// What may be written.
     pub mode: OpenMode,
+    /// Hears how far the replay of the log is. With it the headers of the log's segments are read once more,
+    /// in advance: of segments of up to 64 KiB all bytes.
+    pub replay_progress: Option<Arc<ReplayProgress>>,
 }
 
 impl Options {
@@ -128,6 +135,7 @@ impl Options {
             discard: false,
             log_loss: LogLoss::Refuse,
             mode: OpenMode::ReadWrite,
+            replay_progress: None,
         }
     }
 }

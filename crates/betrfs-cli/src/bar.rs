@@ -43,10 +43,20 @@ impl LateBar {
         self.bar.set_length(all);
         self.bar.set_position(done);
     }
+
+    /// Prints lines above the bar.
+    pub fn above(&self, print: impl FnOnce()) {
+        self.bar.suspend(print);
+    }
+
+    /// Takes the bar away for good.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
 }
 
 impl Drop for LateBar {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.end();
     }
 }

@@ -9,11 +9,13 @@ mod format;
 mod helper;
 mod log;
 mod memory;
+mod opening;
 mod ownership;
 mod path;
 mod progress;
 #[cfg(test)]
 mod random_input;
+mod replay;
 mod size;
 mod span;
 mod tags;

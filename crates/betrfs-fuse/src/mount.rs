@@ -133,22 +133,30 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Opens the volume and mounts it. Replaces the mount of a server that died.
+    /// Opens the volume and mounts it. Replaces the mount of a server that died. `replay` hears how far the
+    /// replay of the volume's log is.
     ///
     /// # Errors
     /// [`MountError`], with what to do about it; nothing is mounted then.
-    pub fn new(options: MountOptions) -> Result<Mount, MountError> {
+    pub fn new(
+        options: MountOptions,
+        replay: Option<Arc<betree::ReplayProgress>>,
+    ) -> Result<Mount, MountError> {
         mount_point::examine(&options.mount_point)?;
         let open = if is_read_only(options.flags) { open_device_for_reading } else { open_device };
         let device = Arc::new(open(&options.volume)?);
-        Mount::of(device, options)
+        Mount::of(device, options, replay)
     }
 
     /// As [`new`](Mount::new), with an open device instead of what is at the volume's path.
     ///
     /// # Errors
     /// As `new`.
-    pub fn of(device: Arc<FileDevice>, options: MountOptions) -> Result<Mount, MountError> {
+    pub fn of(
+        device: Arc<FileDevice>,
+        options: MountOptions,
+        replay: Option<Arc<betree::ReplayProgress>>,
+    ) -> Result<Mount, MountError> {
         // Before the volume is opened, which may take long and write.
         let listener = options.metrics.map(listen_for_metrics).transpose()?;
         let platform: Arc<dyn Platform> = Arc::new(StdPlatform::new());
@@ -164,6 +172,7 @@ impl Mount {
             discard: options.discard,
             zstd: Some(Arc::new(Zstd::default())),
             mode: if is_read_only(options.flags) { OpenMode::ReadOnly } else { OpenMode::ReadWrite },
+            replay_progress: replay,
             ..OpenOptions::new(Arc::clone(&platform))
         };
         let began = Instant::now();

@@ -426,6 +426,8 @@ pub struct OpenOptions {
     pub discard: bool,
     /// The codec of zstd: without it what was written with zstd cannot be read, and it cannot be set.
     pub zstd: Option<Arc<dyn Codec>>,
+    /// Hears how far the replay of the log is: [`betree::Options::replay_progress`].
+    pub replay_progress: Option<Arc<betree::ReplayProgress>>,
 }
 
 impl OpenOptions {
@@ -446,6 +448,7 @@ impl OpenOptions {
             mode: OpenMode::ReadWrite,
             discard: false,
             zstd: None,
+            replay_progress: None,
         }
     }
 }

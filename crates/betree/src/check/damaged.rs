@@ -154,7 +154,7 @@ fn check_log(disk: &Disk, superblock: &Superblock, tell: &mut dyn FnMut(Finding)
         Ok(())
     };
     let area = log_area(superblock);
-    let end = replay(disk, area, &superblock.identity.volume_id, &superblock.log_start, &mut each);
+    let end = replay(disk, area, &superblock.identity.volume_id, &superblock.log_start, None, &mut each);
     let (is_empty, problem) = match end {
         Ok(end) => (end.records == 0, end.lost),
         Err(error) => (false, Some(error)),

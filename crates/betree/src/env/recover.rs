@@ -129,6 +129,7 @@ impl Env {
             }
         }
         let (cache_bytes, accepts_loss, mode) = (options.cache_bytes as u64, options.log_loss, options.mode);
+        let progress = options.replay_progress.clone();
         let engine = engine_over(disk.clone(), space, table, &superblock, options);
         if let Some(root) =
             engine.dicts.iter().map(|dict| dict.state.read().root).find(|id| !engine.table.lock().holds(*id))
@@ -190,7 +191,8 @@ impl Env {
             // Nothing was logged after a clean close: opening writes a superblock that is not clean before
             // any log record.
             let from = &superblock.log_start;
-            let end = replay(&disk, log_area(&superblock), &superblock.identity.volume_id, from, &mut each)?;
+            let (area, volume_id) = (log_area(&superblock), &superblock.identity.volume_id);
+            let end = replay(&disk, area, volume_id, from, progress.as_deref(), &mut each)?;
             if let Some(lost) = end.lost {
                 if accepts_loss == LogLoss::Refuse {
                     return Err(lost);

@@ -12,9 +12,12 @@ use crate::format::segment::{Header, volume_hash};
 use crate::format::superblock::LogStart;
 use crate::invariant::internal;
 use crate::io::{AlignedBuf, Disk};
+use crate::settings::ReplayProgress;
 
 /// The size of a read in bytes, if that much of the log area is left.
 const READ_BYTES: u64 = 1 << 20;
+/// The size of a read in bytes where only the headers of segments are looked at.
+const HEADERS_READ_BYTES: u64 = 64 << 10;
 /// How far behind the end of the log a replay looks for proof that the log went on, in bytes: twice the size
 /// of most segments.
 const PROOF_BYTES: u64 = 16 << 20;
@@ -44,6 +47,8 @@ pub(crate) type EachRecord<'e> = dyn FnMut(u64, u32, &[u8]) -> Result<()> + 'e;
 /// Calls `each` with the records from `start` on, up to the first segment that is missing, torn, damaged, or
 /// whole and senseless; of a senseless one with those before what makes no sense.
 ///
+/// Tells `progress`, if there is one, how far it is: for that it first looks at the headers of all segments.
+///
 /// # Errors
 /// Those of `each` that are not about the record; [`Error::Device`] if the log cannot be read, which is not
 /// its end.
@@ -52,26 +57,95 @@ pub(crate) fn replay(
     log_area: LogArea,
     volume_id: &[u8; 16],
     start: &LogStart,
+    progress: Option<&ReplayProgress>,
     each: &mut EachRecord<'_>,
 ) -> Result<End> {
+    let mut told =
+        progress.map(|progress| Told::begin(progress, live_bytes(disk, log_area, volume_id, start)));
     let mut segments = Segments::new(disk, log_area, volume_id, start);
     let mut records = 0u64;
-    let senseless = match each_record(&mut segments, &mut records, each) {
+    let senseless = match each_record(&mut segments, &mut records, told.as_mut(), each) {
         Ok(()) => None,
         Err(error @ Error::Corrupt { what: SEGMENT, .. }) => Some(error),
         Err(error) => return Err(error),
     };
+    if let Some(told) = told {
+        told.end();
+    }
     let mut end = segments.end();
     end.records = records;
     end.lost = senseless.or(end.lost);
     Ok(end)
 }
 
+/// What a caller has heard of a replay.
+struct Told<'p> {
+    progress: &'p ReplayProgress,
+    done_bytes: u64,
+    all_bytes: u64,
+}
+
+impl<'p> Told<'p> {
+    fn begin(progress: &'p ReplayProgress, all_bytes: u64) -> Told<'p> {
+        let told = Told { progress, done_bytes: 0, all_bytes };
+        if all_bytes > 0 {
+            told.tell();
+        }
+        told
+    }
+
+    fn add(&mut self, segment_bytes: u64) {
+        self.done_bytes = self.done_bytes.saturating_add(segment_bytes);
+        self.tell();
+    }
+
+    /// Nothing is left, also if the replay came to its end before a torn segment.
+    fn end(mut self) {
+        if self.done_bytes < self.all_bytes {
+            self.all_bytes = self.done_bytes;
+            self.tell();
+        }
+    }
+
+    fn tell(&self) {
+        (self.progress)(self.done_bytes, self.all_bytes);
+    }
+}
+
+/// The bytes of the segments from a start on, up to the first that is missing or whose header cannot be read.
+/// Only the headers are verified, so a torn or damaged segment counts, and those behind it if they are there.
+///
+/// A window of [`HEADERS_READ_BYTES`] is read for each header that the last one did not hold: of large
+/// segments little is read, of small ones each byte once.
+fn live_bytes(disk: &Disk, log_area: LogArea, volume_id: &[u8; 16], start: &LogStart) -> u64 {
+    let mut window = Window::new(disk, log_area, HEADERS_READ_BYTES);
+    let volume_hash = volume_hash(volume_id);
+    let (mut next, mut all_bytes) = (*start, 0u64);
+    // Each one has another number, and so another place.
+    while let Ok(Some((position, header))) = window.find(volume_hash, &next) {
+        all_bytes = all_bytes.saturating_add(header.segment_bytes());
+        next = behind(&next, position, &header, log_area);
+    }
+    all_bytes
+}
+
+/// The place of the segment after one at a position.
+fn behind(at: &LogStart, position: u64, header: &Header, log_area: LogArea) -> LogStart {
+    let after = position.saturating_add(header.segment_bytes());
+    let position = if after < log_area.len { after } else { 0 };
+    LogStart { seq: at.seq.saturating_add(1), position, ..*at }
+}
+
 /// Calls `each` with all records, and counts them.
 ///
 /// # Errors
 /// As [`replay`]; [`Error::Corrupt`] for a senseless segment.
-fn each_record(segments: &mut Segments<'_>, records: &mut u64, each: &mut EachRecord<'_>) -> Result<()> {
+fn each_record(
+    segments: &mut Segments<'_>,
+    records: &mut u64,
+    mut told: Option<&mut Told<'_>>,
+    each: &mut EachRecord<'_>,
+) -> Result<()> {
     while let Some(Segment { offset, header, bytes }) = segments.next()? {
         let senseless = |why: &str| senseless(offset, &header, why);
         for record in header.records(bytes) {
@@ -84,6 +158,9 @@ fn each_record(segments: &mut Segments<'_>, records: &mut u64, each: &mut EachRe
                 other => other.at(offset),
             })?;
             *records += 1;
+        }
+        if let Some(told) = &mut told {
+            told.add(header.segment_bytes());
         }
     }
     Ok(())
@@ -126,7 +203,7 @@ pub(crate) struct Segments<'d> {
 impl<'d> Segments<'d> {
     pub fn new(disk: &'d Disk, log_area: LogArea, volume_id: &[u8; 16], start: &LogStart) -> Segments<'d> {
         Segments {
-            window: Window { disk, log_area, buf: AlignedBuf::default(), start: 0, len: 0 },
+            window: Window::new(disk, log_area, READ_BYTES),
             volume_hash: volume_hash(volume_id),
             next: *start,
             count: 0,
@@ -154,9 +231,7 @@ impl<'d> Segments<'d> {
         }
         self.count += 1;
         self.last_msn = header.last_msn;
-        let after = position.saturating_add(len);
-        let after = if after < log_area.len { after } else { 0 };
-        self.next = LogStart { seq: self.next.seq.saturating_add(1), position: after, ..self.next };
+        self.next = behind(&self.next, position, &header, log_area);
         Ok(Some(Segment { offset, header, bytes: self.window.bytes(position, len)? }))
     }
 
@@ -172,13 +247,19 @@ impl<'d> Segments<'d> {
 struct Window<'d> {
     disk: &'d Disk,
     log_area: LogArea,
+    /// The size of a read in bytes, if that much of the log area is left.
+    read_bytes: u64,
     buf: AlignedBuf,
     /// Position of its first byte in the log area.
     start: u64,
     len: u64,
 }
 
-impl Window<'_> {
+impl<'d> Window<'d> {
+    fn new(disk: &'d Disk, log_area: LogArea, read_bytes: u64) -> Window<'d> {
+        Window { disk, log_area, read_bytes, buf: AlignedBuf::default(), start: 0, len: 0 }
+    }
+
     /// The header of the segment `at`: at its position or, where it did not fit before the log area's
     /// end, at the log area's start.
     fn find(&mut self, volume_hash: u64, at: &LogStart) -> Result<Option<(u64, Header)>> {
@@ -207,7 +288,7 @@ impl Window<'_> {
         let has =
             position >= self.start && position.saturating_add(need) <= self.start.saturating_add(self.len);
         if !has {
-            let ahead = need.max(READ_BYTES).min(self.log_area.len.saturating_sub(position));
+            let ahead = need.max(self.read_bytes).min(self.log_area.len.saturating_sub(position));
             // The bytes ahead may never have been written; only the needed ones must be readable.
             if ahead <= need || self.read(position, ahead).is_err() {
                 self.read(position, need)?;

@@ -11,7 +11,9 @@ use crate::error::{Error, Result};
 use crate::format::superblock::LogStart;
 use crate::io::Disk;
 use crate::io::mem::MemDevice;
+use crate::settings::ReplayProgress;
 
+mod progress;
 mod threads;
 
 const ID: [u8; 16] = [3; 16];
@@ -45,7 +47,7 @@ fn replayed(bytes: Vec<u8>, start: &LogStart) -> (End, Vec<Written>) {
         all.push(Written { first_msn, changes, bytes: bytes.to_vec() });
         Ok(())
     };
-    let end = replay(&Disk::new(MemDevice::holding(bytes)), LOG_AREA, &ID, start, &mut each).unwrap();
+    let end = replay(&Disk::new(MemDevice::holding(bytes)), LOG_AREA, &ID, start, None, &mut each).unwrap();
     (end, all)
 }
 
@@ -299,7 +301,7 @@ fn neither_an_older_epoch_nor_another_volume_is_replayed() {
     assert_eq!((msns(&all), end.lost), (vec![100], None), "segment 1 of epoch 1 follows and is not read");
     let mut none = |_, _, _: &[u8]| -> Result<()> { panic!("another volume's record") };
     let disk = Disk::new(device);
-    assert_eq!(replay(&disk, LOG_AREA, &[4; 16], &start, &mut none).unwrap().next, start);
+    assert_eq!(replay(&disk, LOG_AREA, &[4; 16], &start, None, &mut none).unwrap().next, start);
 }
 
 #[test]
@@ -313,15 +315,15 @@ fn an_unreadable_segment_is_an_error_and_not_the_end() {
         seen += 1;
         Ok(())
     };
-    replay(&disk, LOG_AREA, &ID, &START, &mut each).unwrap();
+    replay(&disk, LOG_AREA, &ID, &START, None, &mut each).unwrap();
     device.fail_reads_of(at(3)..at(4));
-    assert!(matches!(replay(&disk, LOG_AREA, &ID, &START, &mut each), Err(Error::Device(_))));
+    assert!(matches!(replay(&disk, LOG_AREA, &ID, &START, None, &mut each), Err(Error::Device(_))));
     assert_eq!(seen, 5 + 3);
     let mut fails = |_, _, _: &[u8]| -> Result<()> { Err(Error::NoSpace) };
-    assert_eq!(replay(&disk, LOG_AREA, &ID, &START, &mut fails), Err(Error::NoSpace));
+    assert_eq!(replay(&disk, LOG_AREA, &ID, &START, None, &mut fails), Err(Error::NoSpace));
     // A malformed record is the end, and reported with its place.
     let mut fails = |_, _, _: &[u8]| -> Result<()> { Err(Error::BadRecord) };
-    let end = replay(&disk, LOG_AREA, &ID, &START, &mut fails).unwrap();
+    let end = replay(&disk, LOG_AREA, &ID, &START, None, &mut fails).unwrap();
     let is_first = |offset: u64| offset == LOG_AREA.offset;
     assert!(matches!(end.lost, Some(Error::Corrupt { what: "log segment", offset, .. }) if is_first(offset)));
     assert_eq!(end.records, 0);

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use betree::Env;
-use betree_std::{StdPlatform, Zstd};
-use betrfs::{OpenOptions, Volume};
+use betrfs::Volume;
 use betrfs_fuse::{Line, MountEntry, Order, OrderError};
 
 use crate::commands::stats;
 use crate::failure::Failure;
+use crate::opening;
 
 /// The mount of a volume, found by the directory, the file or the block device.
 pub fn mount_of(volume: &Path) -> Option<MountEntry> {
@@ -36,9 +36,7 @@ pub fn by_server(mount: &MountEntry, order: &Order) -> Result<u64, Failure> {
 pub fn closed<T>(volume: &Path, change: impl FnOnce(&Env) -> betree::Result<T>) -> Result<T, Failure> {
     let failed = |error: betrfs::Error| Failure::new(format!("{}: {error}", volume.display()));
     let device = Arc::new(betrfs_fuse::open_device(volume)?);
-    let zstd = Some(Arc::new(Zstd::default()) as _);
-    let options = OpenOptions { zstd, ..OpenOptions::new(Arc::new(StdPlatform::new())) };
-    let opened = Volume::open(device, options).map_err(failed)?;
+    let opened = Volume::open(device, opening::options()).map_err(failed)?;
     let done = change(opened.env()).map_err(|error| failed(error.into()))?;
     opened.close().map_err(failed)?;
     Ok(done)

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use betree_std::{StdPlatform, Zstd};
-use betrfs::{OpenOptions, Volume};
+use betrfs::Volume;
 use betrfs_fuse::{CheckError, CheckProblem, CheckReport, Line, MountEntry, is_damage};
 use serde::Serialize;
 use signal_hook::consts::SIGINT;
@@ -16,6 +15,7 @@ use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::helper::ExitCodes;
+use crate::opening;
 use crate::progress::Progress;
 use repair::{Told, Wanted};
 
@@ -134,8 +134,7 @@ fn check_mount(mount: &MountEntry, arguments: &Arguments) -> Result<Checked, Fai
 fn examine(arguments: &Arguments, shown: &str) -> Result<Checked, Failure> {
     let device = betrfs_fuse::open_device_for_reading(&arguments.volume)?;
     let mut progress = Progress::of_check(arguments.progress);
-    let zstd = Some(Arc::new(Zstd::default()) as _);
-    let options = OpenOptions { zstd, ..OpenOptions::new(Arc::new(StdPlatform::new())) };
+    let options = opening::options();
     let examined = Volume::examine(Arc::new(device), options, &mut |done, all| progress.tell(done, all));
     drop(progress);
     let report = examined.map_err(|error| failed(shown, &error))?;

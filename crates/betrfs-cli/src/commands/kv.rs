@@ -19,6 +19,7 @@ use betree_store::{Dict, MissingMerges, Store, StoreOptions, VALUE_BYTES_MAX};
 
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print};
+use crate::replay;
 use expiry::Lifetime;
 use pairs::{Form, write_fields, write_pair};
 
@@ -201,7 +202,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
 
 /// For changes. What a merge of another program is needed for waits for that.
 fn changing() -> StoreOptions {
-    Store::options().missing_merges(MissingMerges::Keep)
+    let options = Store::options().missing_merges(MissingMerges::Keep);
+    match replay::on_terminal() {
+        Some(hear) => options.replay_progress(move |done, all| hear(done, all)),
+        None => options,
+    }
 }
 
 /// For reading, also beside other readers.

@@ -4,13 +4,13 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use betree_std::{StdPlatform, Zstd};
-use betrfs::{OpenMode, OpenOptions, Volume};
+use betrfs::{OpenMode, Volume};
 use betrfs_fuse::{CheckError, Layout, Line, MountEntry};
 
 use crate::commands::check::failed;
 use crate::commands::stats;
 use crate::failure::Failure;
+use crate::opening;
 
 /// Asks the server of a mount, in at most `cells_max` cells.
 pub fn of_mount(mount: &MountEntry, cells_max: u32) -> Result<Layout, Failure> {
@@ -31,9 +31,8 @@ pub fn of_volume(volume: &Volume, cells_max: u32) -> betrfs::Result<Layout> {
 pub fn with_closed<T>(volume: &Path, look: impl FnOnce(&Volume) -> betrfs::Result<T>) -> Result<T, Failure> {
     let failed = |error: betrfs::Error| failed(&volume.display().to_string(), &error);
     let device = Arc::new(betrfs_fuse::open_device_for_reading(volume)?);
-    let mut options = OpenOptions::new(Arc::new(StdPlatform::new()));
+    let mut options = opening::options();
     options.mode = OpenMode::ReadOnly;
-    options.zstd = Some(Arc::new(Zstd::default()));
     let opened = Volume::open(device, options).map_err(failed)?;
     let seen = look(&opened).map_err(failed)?;
     opened.close().map_err(failed)?;

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use betree::LogLoss;
+use betree::{LogLoss, ReplayProgress};
 use betree_std::FileDevice;
 use betrfs::FormatOptions;
 use betrfs_fuse::{
@@ -24,6 +24,7 @@ use crate::failure::{Failure, Kind, Outcome};
 use crate::log::Place;
 use crate::memory;
 use crate::path::absolute;
+use crate::replay;
 use crate::size;
 use crate::tags;
 
@@ -31,7 +32,8 @@ use crate::tags;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Returns when the mount answers; the server goes on in the background. The mount of a server that was \
-killed is replaced, and the volume recovered.
+killed is replaced, and the volume recovered: on a terminal it shows how much of its log is replayed if that takes more \
+than two seconds.
 
 Examples:
   betrfs mount data.betrfs /mnt
@@ -83,6 +85,9 @@ pub struct Arguments {
     /// Log to the system instead of standard error
     #[arg(long, hide = true)]
     to_syslog: bool,
+    /// Report on standard output too how far the replay of the log is
+    #[arg(long, hide = true, requires = "server")]
+    replay_progress: bool,
 }
 
 /// The flags that mount(8) passes to its helpers.
@@ -179,7 +184,7 @@ pub fn run(arguments: &Arguments, verbose: u8) -> Outcome {
         }
     };
     if arguments.foreground {
-        return serve(arguments, &path, made, || ());
+        return serve(arguments, &path, made, replay::on_terminal(), || ());
     }
     background::start(arguments, &path, made, verbose)
 }
@@ -192,7 +197,9 @@ fn serve_in_background(arguments: &Arguments) -> Outcome {
     let announced = background::Announcement::new()?;
     let ready = announced.clone();
     let volume = if arguments.volume_is_open { background::volume(arguments).map(Some) } else { Ok(None) };
-    let served = volume.and_then(|volume| serve(arguments, &arguments.volume, volume, move || ready.ready()));
+    let replay = arguments.replay_progress.then(|| announced.of_replay());
+    let served =
+        volume.and_then(|volume| serve(arguments, &arguments.volume, volume, replay, move || ready.ready()));
     if let Err(failure) = &served {
         announced.failed(failure);
         tracing::error!("{failure}");
@@ -200,11 +207,12 @@ fn serve_in_background(arguments: &Arguments) -> Outcome {
     served
 }
 
-/// Mounts and serves a volume: `volume`, or what is at the path.
+/// Mounts and serves a volume: `volume`, or what is at the path. `replay` hears of the replay of its log.
 fn serve(
     arguments: &Arguments,
     path: &Path,
     volume: Option<Arc<FileDevice>>,
+    replay: Option<Arc<ReplayProgress>>,
     ready: impl FnOnce() + Send + 'static,
 ) -> Outcome {
     abort_on_stray_panics();
@@ -224,8 +232,8 @@ fn serve(
         user_clones: given.user_clones,
     };
     let mount = match volume {
-        Some(volume) => Mount::of(volume, options),
-        None => Mount::new(options),
+        Some(volume) => Mount::of(volume, options, replay),
+        None => Mount::new(options, replay),
     };
     let mount = mount.map_err(refused)?;
     signals::unmount_on_request(mount.own_mount().clone())?;

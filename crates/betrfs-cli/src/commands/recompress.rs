@@ -2,6 +2,7 @@
 
 mod walk;
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +13,12 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use signal_hook::consts::SIGINT;
 
-use crate::bar;
+use crate::bar::{self, LateBar};
 use crate::commands::stats;
 use crate::failure::{Failure, Kind, Outcome, warn};
 use crate::format::{Format, print, print_json};
 use crate::size;
-use walk::{Telling, Top, Totals, Walk, cannot};
+use walk::{Top, Totals, Walk, cannot};
 
 /// Write stored files anew, compressed as `betrfs set` has it for their directories
 #[derive(clap::Args)]
@@ -76,16 +77,29 @@ struct Document {
     interrupted: bool,
 }
 
+/// Whether what is passed over is told: once is enough.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Telling {
+    Each,
+    None,
+}
+
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
     let Arguments { paths, shared, dry_run, format } = arguments;
     let is_interrupted = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGINT, Arc::clone(&is_interrupted))?;
     let tops = paths.iter().map(|path| on_mount(path.as_path())).collect::<Result<Vec<_>, _>>()?;
-    let walk = |what, telling, progress: &mut dyn FnMut(&Totals)| {
-        Walk::new(what, telling, &is_interrupted, progress).through(&tops)
+    let walk = |what, warn: Option<&dyn Fn(&str)>, progress: &mut dyn FnMut(&Totals)| {
+        Walk::new(what, warn, &is_interrupted, progress).through(&tops)
     };
-    let counted = walk(Recompress::Count, Telling::Each, &mut |_| ())?;
+    let count = |telling| {
+        let bar = RefCell::new(LateBar::new(COUNTING));
+        let warn = |why: &str| bar.borrow().above(|| warn(why));
+        let warn: Option<&dyn Fn(&str)> = if telling == Telling::Each { Some(&warn) } else { None };
+        walk(Recompress::Count, warn, &mut |totals| bar.borrow_mut().tell(totals.files, u64::MAX))
+    };
+    let counted = count(Telling::Each)?;
     let what = if *shared { Recompress::OwnAndShared } else { Recompress::Own };
     let to_write_bytes = counted.left_to_write(what);
     let mut document = Document {
@@ -109,7 +123,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             let bar = bar::styled(ProgressBar::new(to_write_bytes), BAR);
             let before = document.written_bytes;
             let mut show = |totals: &Totals| bar.set_position(before + totals.written_bytes);
-            let written = walk(what, Telling::None, &mut show);
+            let written = walk(what, None, &mut show);
             bar.finish_and_clear();
             let written = written?;
             document.written_bytes += written.written_bytes;
@@ -118,7 +132,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
                 break;
             }
             checkpoint(&tops);
-            let after = walk(Recompress::Count, Telling::None, &mut |_| ())?;
+            let after = count(Telling::None)?;
             document.stored_after_bytes = Some(after.stored_bytes);
             if written.written_bytes == 0 || after.left_to_write(what) == 0 {
                 break;
@@ -149,6 +163,9 @@ const PASSES_MAX: u32 = 3;
 /// The template of the progress bar.
 const BAR: &str =
     "recompressing [{wide_bar}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}";
+
+/// The template of the bar of files that are looked at: how many there are is not known before.
+const COUNTING: &str = "looking at files: {pos} {per_sec}";
 
 /// A file or directory on a mount, found without symbolic links.
 fn on_mount(path: &Path) -> Result<Top, Failure> {

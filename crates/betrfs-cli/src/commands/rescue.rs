@@ -18,6 +18,7 @@ use betrfs::rescue::Rescue;
 use crate::commands::check::failed;
 use crate::failure::{Failure, Kind, Outcome, warn};
 use crate::format::print;
+use crate::replay;
 use copy::Copy;
 use list::List;
 use target::Target;
@@ -94,6 +95,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     };
     let mut options = Volume::engine_options(CACHE_BYTES);
     options.zstd = Some(Arc::new(Zstd::default()));
+    options.replay_progress = replay::on_terminal();
     let rescue =
         Rescue::open(Arc::new(device), options, &mut tell).map_err(|error| failed(&shown, &error))?;
     if let Some(error) = unlisted {

@@ -27,6 +27,7 @@ const DISK_INODE: INodeNo = INodeNo(2);
 const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 const SLOW_WRITE: Duration = Duration::from_millis(300);
+const SLOW_READ_OF_1_MIB: Duration = Duration::from_millis(230);
 /// Threads that answer requests: the server writes with several.
 const THREADS: usize = 2;
 
@@ -45,6 +46,8 @@ pub enum Manner {
     FailsReads,
     /// Every write takes [`SLOW_WRITE`].
     WritesSlowly,
+    /// Every read of what stands before this byte takes [`SLOW_READ_OF_1_MIB`] for each MiB.
+    ReadsSlowlyBefore(u64),
 }
 
 struct Recording {
@@ -149,6 +152,10 @@ impl Server {
 
     /// Reads a range, cut at the end of the disk.
     fn bytes(&self, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
+        let manner = self.recording.lock().manner;
+        if matches!(manner, Manner::ReadsSlowlyBefore(end) if offset < end) {
+            std::thread::sleep(SLOW_READ_OF_1_MIB * (size >> 10) / 1024);
+        }
         let recording = self.recording.lock();
         if recording.manner == Manner::FailsReads {
             return Err(Errno::EIO);

@@ -208,6 +208,7 @@ impl Volume {
     fn engine_options_of(options: &OpenOptions) -> Options {
         let mut engine_options = Self::engine_options(options.cache_bytes);
         engine_options.zstd.clone_from(&options.zstd);
+        engine_options.replay_progress.clone_from(&options.replay_progress);
         engine_options
     }
 

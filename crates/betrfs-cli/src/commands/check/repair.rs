@@ -4,8 +4,8 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Arc;
 
 use betree::FindingCode;
-use betree_std::{FileDevice, StdPlatform, Zstd};
-use betrfs::{Mended, Mending, OpenOptions, Repair, Volume};
+use betree_std::FileDevice;
+use betrfs::{Mended, Mending, Repair, Volume};
 use betrfs_fuse::{CheckReport, is_damage};
 use serde::Serialize;
 
@@ -13,6 +13,7 @@ use super::{Arguments, Document, WAYS_OUT, failed, print_problems};
 use crate::commands::mkfs::before;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
+use crate::opening;
 use crate::progress::Progress;
 
 /// What a check may do about problems.
@@ -93,8 +94,7 @@ pub fn run(arguments: &Arguments, shown: &str) -> Result<Outcome, Failure> {
             .and_then(|()| refuse_what_is_of_others(&open, shown, repair));
         told.is_ok() && (!is_asked || ask(shown))
     };
-    let zstd = Some(Arc::new(Zstd::default()) as _);
-    let options = OpenOptions { zstd, ..OpenOptions::new(Arc::new(StdPlatform::new())) };
+    let options = opening::options();
     let repaired =
         Volume::repair(device, &options, mending, &mut consent, &mut |done, all| progress.tell(done, all));
     drop(progress);

@@ -1,18 +1,21 @@
 //! The server in the background: a second process of this program, in a session of its own.
 //!
 //! A process with threads cannot be forked safely, so the program is started anew. It announces on its
-//! standard output, a pipe, whether the start succeeded, and then closes the pipe.
+//! standard output, a pipe, whether the start succeeded, and then closes the pipe. If the starter asks for
+//! it, lines before that tell how far the replay of the volume's log is.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
+use betree::ReplayProgress;
 use betree_std::{ALLOCATOR, FileDevice};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -23,9 +26,15 @@ use signal_hook::iterator::Signals;
 use super::Arguments;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::path::absolute;
+use crate::replay;
 
 /// The announcement when the mount answers. Else it is the kind of the failure and its sentence.
 const READY: &str = "ready\n";
+/// The first word of a line about the replay; the bytes that are done, and all of them, follow.
+const REPLAYED: &str = "replayed ";
+/// The time between two such lines. A starter that is stopped reads none: the pipe holds those of some
+/// minutes.
+const REPLAYED_EVERY: Duration = Duration::from_millis(200);
 
 /// Makes sure that this process, the server itself, has the allocator's settings in its environment. The
 /// allocator reads them once, at the start, so this replaces the process if they are missing.
@@ -60,6 +69,7 @@ pub fn start(arguments: &Arguments, path: &Path, volume: Option<Arc<FileDevice>>
     command.arg("-s").arg("-o").arg(&arguments.all_options()?.text);
     command.args(std::iter::repeat_n("--verbose", usize::from(verbose)));
     command.args(volume.is_some().then_some("--volume-is-open"));
+    command.args(io::stderr().is_terminal().then_some("--replay-progress"));
     let input = match &volume {
         Some(volume) => {
             let descriptor = volume.descriptor()?;
@@ -75,10 +85,7 @@ pub fn start(arguments: &Arguments, path: &Path, volume: Option<Arc<FileDevice>>
     }
     let mut server = command.stdin(input).stdout(Stdio::piped()).stderr(log).spawn()?;
     let interrupted = interrupt_with_us(&server)?;
-    let mut said = String::new();
-    if let Some(mut pipe) = server.stdout.take() {
-        pipe.read_to_string(&mut said)?;
-    }
+    let said = server.stdout.take().map(hear).transpose()?.unwrap_or_default();
     if said == READY {
         return Ok(());
     }
@@ -96,6 +103,26 @@ pub fn start(arguments: &Arguments, path: &Path, volume: Option<Arc<FileDevice>>
             "the server ended before the mount answered ({status}); --log FILE keeps what it says"
         ))),
     }
+}
+
+/// Shows how far the replay is, and returns what the server announces then.
+fn hear(pipe: ChildStdout) -> io::Result<String> {
+    let (mut pipe, mut bar, mut said) = (BufReader::new(pipe), replay::bar(), String::new());
+    loop {
+        pipe.read_line(&mut said)?;
+        let Some((done, all)) = replayed(&said) else { break };
+        bar.tell(done, all);
+        said.clear();
+    }
+    drop(bar);
+    pipe.read_to_string(&mut said)?;
+    Ok(said)
+}
+
+/// What a line tells of the replay; `None` for another line.
+fn replayed(line: &str) -> Option<(u64, u64)> {
+    let (done, all) = line.strip_prefix(REPLAYED)?.trim_end().split_once(' ')?;
+    Some((done.parse().ok()?, all.parse().ok()?))
 }
 
 /// The volume that the starter opened, and handed over as standard input.
@@ -143,13 +170,22 @@ fn open_log(path: &Path) -> Result<File, String> {
     Ok(log)
 }
 
-/// The server's end of the pipe, used once.
+/// The server's end of the pipe. The announcement is made once.
 #[derive(Clone)]
 pub struct Announcement {
-    said: Arc<Mutex<bool>>,
+    said: Arc<Mutex<Said>>,
     /// /dev/null, which replaces the pipe. Opened in advance: later a descriptor may be lacking, and the
     /// starter would wait for the pipe's end for ever.
     null: Arc<File>,
+}
+
+/// What went through the pipe.
+#[derive(Default)]
+struct Said {
+    /// Whether the announcement was made.
+    is_over: bool,
+    /// When the replay was told of last.
+    replayed_at: Option<Instant>,
 }
 
 impl Announcement {
@@ -159,7 +195,26 @@ impl Announcement {
     /// The operating system's.
     pub fn new() -> io::Result<Announcement> {
         let null = File::options().write(true).open("/dev/null")?;
-        Ok(Announcement { said: Arc::new(Mutex::new(false)), null: Arc::new(null) })
+        Ok(Announcement { said: Arc::default(), null: Arc::new(null) })
+    }
+
+    /// Tells the starter how far the replay is, some times a second and at its end.
+    pub fn of_replay(&self) -> Arc<ReplayProgress> {
+        let announced = self.clone();
+        Arc::new(move |done, all| announced.replayed(done, all))
+    }
+
+    fn replayed(&self, done: u64, all: u64) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_soon = said.replayed_at.is_some_and(|at| at.elapsed() < REPLAYED_EVERY);
+        if said.is_over || is_soon && done < all {
+            return;
+        }
+        said.replayed_at = Some(Instant::now());
+        let mut pipe = std::io::stdout();
+        if let Err(error) = writeln!(pipe, "{REPLAYED}{done} {all}").and_then(|()| pipe.flush()) {
+            tracing::debug!("nobody hears of the replay: {error}");
+        }
     }
 
     /// Announces that the mount answers.
@@ -175,7 +230,7 @@ impl Announcement {
 
     fn say(&self, what: &str) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::replace(&mut *said, true) {
+        if std::mem::replace(&mut said.is_over, true) {
             return;
         }
         let mut pipe = std::io::stdout();

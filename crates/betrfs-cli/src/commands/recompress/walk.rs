@@ -13,7 +13,7 @@ use betrfs::{Recompress, Recompressed};
 use betrfs_fuse::Errno;
 use rustix::fs::{Dir, IFlags, Mode, OFlags, ResolveFlags};
 
-use crate::failure::{Failure, warn};
+use crate::failure::Failure;
 
 /// What a walk has found and done.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,19 +51,12 @@ impl Totals {
     }
 }
 
-/// Whether what is passed over is told: once is enough.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Telling {
-    Each,
-    None,
-}
-
 /// A walk.
 pub struct Walk<'a> {
     /// What becomes of blocks that are not compressed as wanted.
     pub what: Recompress,
-    /// Whether to tell what is passed over.
-    pub telling: Telling,
+    /// Called with a sentence for what is passed over, if that is to be told: once is enough.
+    pub warn: Option<&'a dyn Fn(&str)>,
     /// Set to break it off.
     pub is_interrupted: &'a AtomicBool,
     /// Called behind each step with the sums.
@@ -77,11 +70,11 @@ impl<'a> Walk<'a> {
     /// A walk that has not begun.
     pub fn new(
         what: Recompress,
-        telling: Telling,
+        warn: Option<&'a dyn Fn(&str)>,
         is_interrupted: &'a AtomicBool,
         progress: &'a mut dyn FnMut(&Totals),
     ) -> Walk<'a> {
-        Walk { what, telling, is_interrupted, progress, totals: Totals::default(), met: HashSet::new() }
+        Walk { what, warn, is_interrupted, progress, totals: Totals::default(), met: HashSet::new() }
     }
 
     /// Goes through files and directories, and everything below them on their mounts. Snapshots are in no
@@ -178,7 +171,7 @@ impl<'a> Walk<'a> {
     }
 
     fn tell(&self, path: &Path, why: &str) {
-        if self.telling == Telling::Each {
+        if let Some(warn) = self.warn {
             warn(&format!("{} is passed over: {why}", path.display()));
         }
     }
