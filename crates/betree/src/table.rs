@@ -17,8 +17,9 @@ use crate::error::{Error, Result};
 use crate::format::table::{Entries, StoredPage};
 use crate::invariant::internal;
 use crate::node_id::NodeId;
+use crate::settings::NodeCopies;
 use crate::space::Extent;
-use crate::store::NodePlace;
+use crate::store::{COPIED_FROM_HEIGHT, NodePlace};
 
 mod claims;
 
@@ -276,6 +277,20 @@ impl Table {
             Some((NodeId { slot, generation: s.generation }, place.clone()))
         };
         (0..).zip(&self.slots).filter_map(bad).collect()
+    }
+
+    /// The nodes with references that have not as many copies on the device as their kind is to have, each
+    /// with its place.
+    pub fn with_other_copies(&self, wanted: NodeCopies) -> Vec<(NodeId, NodePlace)> {
+        let is_to_have_two = wanted == NodeCopies::Two;
+        let other = |(slot, s): (u32, &Slot)| {
+            let is_meant = s.references > 0 && s.height >= COPIED_FROM_HEIGHT;
+            let place = s.place.as_ref().filter(|_| is_meant)?;
+            let has_two = place.extent.copy().is_some();
+            let id = NodeId { slot, generation: s.generation };
+            (has_two != is_to_have_two).then(|| (id, place.clone()))
+        };
+        (0..).zip(&self.slots).filter_map(other).collect()
     }
 
     /// The extents of the nodes in at most `most` slots from `first` on; `None` behind the last.

@@ -27,8 +27,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
     backup, check, clone, completions, debug, df, doctor, get, image, info, install_helpers, kv, label, list,
-    manual, map, mkfs, mount, probe, quota, recompress, rescue, resize, rm_tree, scrub, set, snapshot, stats,
-    sync, top, tree, trim, umount, usage, uuid,
+    manual, map, metadata_copies, mkfs, mount, probe, quota, recompress, rescue, resize, rm_tree, scrub, set,
+    snapshot, stats, sync, top, tree, trim, umount, usage, uuid,
 };
 use helper::ExitCodes;
 use log::Place;
@@ -72,6 +72,7 @@ enum Command {
     Probe(probe::Arguments),
     Label(label::Arguments),
     Uuid(uuid::Arguments),
+    MetadataCopies(metadata_copies::Arguments),
     Mount(mount::Arguments),
     Umount(umount::Arguments),
     Check(check::Arguments),
@@ -128,6 +129,7 @@ fn main() -> ExitCode {
         Command::Probe(command) => probe::run(command),
         Command::Label(command) => label::run(command),
         Command::Uuid(command) => uuid::run(command),
+        Command::MetadataCopies(command) => metadata_copies::run(command),
         Command::Mount(command) => mount::run(command, arguments.verbose),
         Command::Umount(command) => umount::run(command),
         Command::Check(command) => check::run(command),

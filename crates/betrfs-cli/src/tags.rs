@@ -33,6 +33,8 @@ pub struct Tags {
     pub made_by: String,
     /// The size up to which it grows by itself, in bytes, if it does.
     pub grow_to_bytes: Option<u64>,
+    /// The number of copies that its interior nodes above the parents of leaves are to have.
+    pub metadata_copies: u32,
     /// The errors that are counted on it.
     pub errors: ErrorRecord,
 }
@@ -46,11 +48,21 @@ impl Tags {
         let device = FileDevice::open_to_look(path)?;
         let found = superblocks(Arc::new(device), &mut |_| ()).and_then(|found| found.current);
         let found = found.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-        let errors = found.errors();
+        let (errors, metadata_copies) = (found.errors(), found.node_copies().count());
         let grow_to_bytes = Some(found.growth_limit_bytes()).filter(|limit| *limit > 0);
         let Superblock { identity, volume_bytes, clean, .. } = found;
         let betree::Identity { label, uuid, made_ns, made_by, .. } = identity;
-        Ok(Tags { label, uuid, volume_bytes, closed: clean, made_ns, made_by, grow_to_bytes, errors })
+        Ok(Tags {
+            label,
+            uuid,
+            volume_bytes,
+            closed: clean,
+            made_ns,
+            made_by,
+            grow_to_bytes,
+            metadata_copies,
+            errors,
+        })
     }
 }
 

@@ -119,6 +119,10 @@ pub struct Layout {
     pub unreadable_nodes: u64,
     /// The room on the volume.
     pub room: Room,
+    /// The number of copies that interior nodes above the parents of leaves are to have; `None` of a server
+    /// of an earlier version.
+    #[serde(default)]
+    pub metadata_copies: Option<u32>,
 }
 
 impl Layout {
@@ -148,6 +152,7 @@ impl Layout {
             leaves,
             unreadable_nodes,
             room,
+            metadata_copies: Some(volume.env().node_copies().count()),
         })
     }
 

@@ -89,6 +89,10 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// Whether the volume takes changes.
     pub state: VolumeState,
+    /// The number of copies that its interior nodes above the parents of leaves are to have; `None` of a
+    /// server of an earlier version.
+    #[serde(default)]
+    pub metadata_copies: Option<u32>,
     /// The last scrub of the volume; `None` if there was none.
     #[serde(default)]
     pub last_scrub: Option<ScrubStatus>,
@@ -129,6 +133,7 @@ impl Status {
             metrics: None,
             uptime_seconds: uptime.as_secs(),
             state: volume.env().state().into(),
+            metadata_copies: Some(volume.env().node_copies().count()),
             last_scrub: volume.env().last_scrub().map(ScrubStatus::from),
             errors: volume.env().errors().into(),
             room: Room::of(volume),

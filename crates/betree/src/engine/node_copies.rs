@@ -1,13 +1,19 @@
 //! Second copies of nodes: the room for them, and nodes that are written anew because a copy is bad.
 
+use betree_platform::BLOCK_BYTES;
 use betree_platform::sync::MutexGuard;
 use betree_platform::sync::atomic::Ordering;
 
 use super::Engine;
 use crate::error::Result;
 use crate::node_id::NodeId;
+use crate::settings::NodeCopies;
 use crate::store::{Encoded, NodePlace, Outgoing};
 use crate::tree::TreeChange;
+
+/// Nodes that are written anew at a time only because they have not as many copies as were chosen take one
+/// part in this many of the cache at most, beside the first.
+const RENEWED_SHARE: u64 = 6;
 
 impl Engine {
     /// Lets second copies of nodes take what is free beside the reserve, the bytes owed to the next
@@ -44,6 +50,40 @@ impl Engine {
             match self.renew(id, &place) {
                 Err(error) if error.is_unreadable() => place.extent.forget_bad(),
                 renewed => renewed?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes new versions of some of the nodes that have not that many copies, so that the next checkpoint
+    /// writes them anew; of those without a second copy as far as there is room for both. What cannot be read
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// Those of the device that are no damage.
+    pub fn renew_other_copies(&self, wanted: NodeCopies) -> Result<()> {
+        self.note_room_for_copies();
+        let mut room_bytes = self.store.copies.room_bytes.load(Ordering::Relaxed);
+        let most_bytes = self.store.cache.budget_bytes() as u64 / RENEWED_SHARE;
+        let others = self.table.lock().with_other_copies(wanted);
+        let mut renewed_bytes = 0;
+        for (id, place) in others {
+            let bytes = place.extent.len_blocks().saturating_mul(BLOCK_BYTES as u64);
+            if renewed_bytes > 0 && bytes > most_bytes.saturating_sub(renewed_bytes) {
+                break;
+            }
+            // The new version takes room before the old one gives its own back.
+            let takes_bytes = bytes.saturating_mul(u64::from(wanted.count()));
+            let Some(left_bytes) = room_bytes.checked_sub(takes_bytes) else { continue };
+            // One at a time: whoever changes the shape of a tree waits.
+            let _structures = self.lock_structures();
+            match self.renew(id, &place) {
+                Err(error) if error.is_unreadable() => {}
+                renewed => {
+                    renewed?;
+                    room_bytes = left_bytes;
+                    renewed_bytes += bytes;
+                }
             }
         }
         Ok(())

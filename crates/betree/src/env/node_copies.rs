@@ -18,8 +18,9 @@ impl Env {
     }
 
     /// Chooses how many copies of interior nodes above the parents of leaves the volume has from now on. A
-    /// node gets its second copy, or loses it, when it is written the next time. The choice is durable when
-    /// this returns; once two were chosen, programs that do not know it refuse the volume.
+    /// node gets its second copy, or loses it, when it is written the next time
+    /// ([`renew_node_copies`](Env::renew_node_copies) does that). The choice is durable when this returns;
+    /// once two were chosen, programs that do not know it refuse the volume.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -45,6 +46,42 @@ impl Env {
         // Not before the superblock says that there may be such nodes.
         self.engine.store.copies.are_wanted.store(are_wanted, Ordering::Relaxed);
         done
+    }
+
+    /// Writes some of the nodes anew that have not as many copies as were chosen, while others go on, and
+    /// returns how many are left then: call it until that is 0, or does not become less. A node is left
+    /// while there is no room for its copy beside the reserve, or if it cannot be read.
+    ///
+    /// A call reads and writes up to a sixth of the cache, or one node, and makes a checkpoint. So it may be
+    /// broken off between two calls; the next one goes on.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betree::Result<()> {
+    /// # let (env, _folder) = doc::volume()?;
+    /// use betree::NodeCopies;
+    ///
+    /// env.set_node_copies(NodeCopies::Two)?;
+    /// let mut left = env.renew_node_copies()?;
+    /// loop {
+    ///     let now = env.renew_node_copies()?;
+    ///     if now >= left {
+    ///         break;
+    ///     }
+    ///     left = now;
+    /// }
+    /// assert_eq!(left, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`checkpoint`](Env::checkpoint), and of reads that are no damage.
+    pub fn renew_node_copies(&self) -> Result<u64> {
+        self.writable(&self.commit.lock())?;
+        self.engine.renew_other_copies(self.node_copies())?;
+        self.checkpoint_if_open()?;
+        Ok(self.engine.table.lock().with_other_copies(self.node_copies()).len() as u64)
     }
 
     /// Puts the choice into a superblock.

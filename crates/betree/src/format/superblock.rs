@@ -10,7 +10,7 @@ use betree_platform::BLOCK_BYTES;
 use crate::error::{Error, Result};
 use crate::format::tail::TaggedTail;
 use crate::health::ErrorRecord;
-use crate::settings::Geometry;
+use crate::settings::{Geometry, NodeCopies};
 use crate::space::BlockRange;
 use crate::upsert::Upsert;
 use features::Features;
@@ -169,6 +169,11 @@ impl Superblock {
     /// The size up to which the volume grows by itself, in bytes; 0 if it does not.
     pub fn growth_limit_bytes(&self) -> u64 {
         growth_limit::of(&self.tail)
+    }
+
+    /// How many copies interior nodes above the parents of leaves are to have.
+    pub fn node_copies(&self) -> NodeCopies {
+        node_copies::of(&self.tail)
     }
 
     /// Sets the upsert function of each dictionary that has none, and refuses one that differs from a

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use betrfs_fuse::{Content, Layout};
 use serde::Serialize;
 
-use crate::commands::{change, layout, stats};
+use crate::commands::{change, layout, metadata_copies, stats};
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::size;
@@ -20,7 +20,7 @@ at its full size, and what fallocate keeps. `reserve` is kept for deletes and ch
 writer can get on the volume as large as it is: one made with `--grow-to` grows up to that size, which df(1) counts as \
 its own. All of these with superblocks and log are the size of the volume. `shared` is the part of data and metadata to which several \
 ways lead: clones, snapshots, and in nodes at the borders of copies what is beside them. The compression is that of \
-the leaves; of more than 256, of each nth. Headers of interior nodes and of these leaves are read. `betrfs usage` tells of one \
+the leaves; of more than 256, of each nth. `copies` is the number of copies of interior nodes (`betrfs metadata-copies`). Headers of interior nodes and of these leaves are read. `betrfs usage` tells of one \
 directory. Only root and the user who mounted the volume may ask for a mounted one; df(1) is for all.
 
 Examples:
@@ -48,6 +48,9 @@ struct Df {
     volume_bytes: u64,
     /// Null for a volume that does not grow by itself.
     grow_to_bytes: Option<u64>,
+    /// The number of copies that interior nodes above the parents of leaves are to have; null for the mount
+    /// of a server of an earlier version.
+    metadata_copies: Option<u32>,
     superblock_bytes: u64,
     data_bytes: u64,
     metadata_bytes: u64,
@@ -103,6 +106,7 @@ impl Df {
             log_bytes,
             volume_bytes,
             grow_to_bytes: room.grow_to_bytes,
+            metadata_copies: layout.metadata_copies,
             superblock_bytes,
             data_bytes,
             metadata_bytes,
@@ -161,6 +165,7 @@ fn print_text(df: &Df) -> Outcome {
     for (what, bytes) in lines.into_iter().filter_map(|(what, bytes)| Some((what, bytes?))) {
         print(format_args!("{what:<12}{:>12}", size::show(bytes)))?;
     }
+    print(format_args!("{:<12}{:>12}", "copies", metadata_copies::shown(df.metadata_copies)))?;
     let Compression { raw_bytes, stored_bytes, leaves_read, leaves } = df.compression;
     if stored_bytes > 0 {
         let ratio = raw_bytes as f64 / stored_bytes as f64;

@@ -105,6 +105,7 @@ fn lines(report: &Report) -> Vec<String> {
     ];
     if !report.mounts.is_empty() {
         lines.extend(list::lines(&report.mounts));
+        lines.extend(list::copies_of(&report.mounts).map(|copies| format!("copies on     {copies}")));
         lines.extend(list::errors_of(&report.mounts).map(|errors| format!("errors on     {errors}")));
     }
     lines

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use betrfs_fuse::{ErrorStatus, MountEntry, Status};
 use serde::Serialize;
 
-use crate::commands::stats;
+use crate::commands::{metadata_copies, stats};
 use crate::errors;
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
@@ -45,6 +45,8 @@ struct Info {
     volume_bytes: u64,
     /// Null for a volume that does not grow by itself.
     grow_to_bytes: Option<u64>,
+    /// Null for the mount of a server of an earlier version.
+    metadata_copies: Option<u32>,
     errors: ErrorStatus,
     kind: &'static str,
     inode: u64,
@@ -86,6 +88,7 @@ fn info(path: &Path) -> Result<Option<Info>, Failure> {
         state: status.state.is,
         volume_bytes: status.room.volume_bytes,
         grow_to_bytes: status.room.grow_to_bytes,
+        metadata_copies: status.metadata_copies,
         errors: status.errors,
         kind: kind_of(&found),
         inode: found.ino(),
@@ -123,6 +126,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     print(format_args!("mounted on {}, by process {}, {}", info.dir, info.pid, info.state))?;
     let grows = info.grow_to_bytes.map(|bytes| format!(", grows to {}", size::show(bytes)));
     print(format_args!("room       {}{}", size::show(info.volume_bytes), grows.unwrap_or_default()))?;
+    print(format_args!("copies     {} of metadata", metadata_copies::shown(info.metadata_copies)))?;
     print(format_args!("errors     {}", errors::sentence(&info.errors)))?;
     print(format_args!("kind       {}, inode {}, {} links", info.kind, info.inode, info.links))?;
     print(format_args!("size       {} ({} bytes)", size::show(info.size_bytes), info.size_bytes))?;

@@ -39,6 +39,7 @@ pub struct Listed {
     used_bytes: Option<u64>,
     /// When it was mounted, in seconds since 1970-01-01 00:00 UTC.
     since: Option<i64>,
+    metadata_copies: Option<u32>,
     /// What is counted on the volume.
     errors: Option<ErrorStatus>,
     /// `writable`, `device-full`, `read-only`, or why its server was not heard.
@@ -68,6 +69,7 @@ fn listed(mount: &MountEntry) -> Listed {
             size_bytes: Some(status.room.total_bytes),
             used_bytes: Some(status.room.used_bytes()),
             since: now().map(|now| now.saturating_sub(status.uptime_seconds.try_into().unwrap_or(i64::MAX))),
+            metadata_copies: status.metadata_copies,
             errors: Some(status.errors),
             state: status.state.is,
         },
@@ -80,6 +82,7 @@ fn listed(mount: &MountEntry) -> Listed {
             size_bytes: None,
             used_bytes: None,
             since: None,
+            metadata_copies: None,
             errors: None,
             state: why.to_string(),
         },
@@ -105,6 +108,15 @@ pub fn errors_of(mounts: &[Listed]) -> impl Iterator<Item = String> + '_ {
     let of = |mount: &Listed| {
         let errors = mount.errors.as_ref().filter(|errors| !errors.is_none())?;
         Some(format!("{}: {}", mount.dir, errors::sentence(errors)))
+    };
+    mounts.iter().filter_map(of)
+}
+
+/// The mounts whose volumes keep more than one copy of metadata.
+pub fn copies_of(mounts: &[Listed]) -> impl Iterator<Item = String> + '_ {
+    let of = |mount: &Listed| {
+        let copies = mount.metadata_copies.filter(|copies| *copies > 1)?;
+        Some(format!("{}: {copies} of metadata", mount.dir))
     };
     mounts.iter().filter_map(of)
 }

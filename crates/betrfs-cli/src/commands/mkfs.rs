@@ -92,7 +92,8 @@ fn parse_uuid(uuid: &str) -> Result<Uuid, String> {
     uuid.parse().map_err(|error: betrfs::UuidError| error.to_string())
 }
 
-fn parse_copies(number: &str) -> Result<NodeCopies, String> {
+/// Parses a number of copies of metadata.
+pub fn parse_copies(number: &str) -> Result<NodeCopies, String> {
     let copies = number.parse().ok().and_then(NodeCopies::of_count);
     copies.ok_or_else(|| "there can be 1 or 2 copies".into())
 }

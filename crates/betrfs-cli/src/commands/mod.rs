@@ -18,6 +18,7 @@ pub mod layout;
 pub mod list;
 pub mod manual;
 pub mod map;
+pub mod metadata_copies;
 pub mod mkfs;
 pub mod mount;
 pub mod probe;

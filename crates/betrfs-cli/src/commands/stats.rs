@@ -10,7 +10,7 @@ use betrfs_fuse::{
     DataBytes, Latency, MountEntry, Order, ScrubStatus, Status, Unheard, VolumeState, metrics_page,
 };
 
-use crate::commands::change;
+use crate::commands::{change, metadata_copies};
 use crate::errors;
 use crate::failure::{Failure, Outcome};
 use crate::format::{print, print_json};
@@ -150,6 +150,7 @@ fn told(status: &Status) -> Result<String, std::fmt::Error> {
         writeln!(out, "metrics      http://{address}/metrics")?;
     }
     writeln!(out, "state        {}", told_of(&status.state))?;
+    writeln!(out, "copies       {} of metadata", metadata_copies::shown(status.metadata_copies))?;
     if let Some(scrub) = &status.last_scrub {
         writeln!(out, "last scrub   {}", told_of_scrub(scrub))?;
     }

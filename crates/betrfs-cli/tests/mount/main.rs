@@ -30,6 +30,7 @@ mod kernel_cache;
 mod lifecycle;
 mod map;
 mod mapping;
+mod metadata_copies;
 mod metrics;
 mod mkfs;
 mod mounted;

@@ -1,7 +1,7 @@
 //! `betrfs recompress`: files that were stored before their directory got a compression.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -174,6 +174,13 @@ fn files_of_others_and_immutable_ones_are_told_and_all_else_is_done() {
     // The first of two names that a file has, by its order.
     assert_eq!(found, [2, 102_000, 38], "{done}");
     ended_with(&as_ada(&dir.join("3")), 1, &["only its owner and root may"]);
+    // What may not even be listed, and what may not be reached.
+    let private = mounted.path("private");
+    fs::create_dir(&private).unwrap();
+    fs::write(private.join("file"), b"of somebody else's").unwrap();
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
+    ended_with(&as_ada(&private), 1, &["is passed over: Permission denied", "1 files or directories"]);
+    ended_with(&as_ada(&private.join("file")), 1, &["cannot recompress", "Permission denied"]);
     // What another file system has below is none of it.
     let below = dir.join("below");
     fs::create_dir(&below).unwrap();
@@ -249,4 +256,85 @@ fn one_that_is_interrupted_says_so_and_the_next_goes_on() {
     // The files meet in one piece, which may come to its leaf later.
     assert!(number(&json(&dir, &[]), "to_write_bytes") < 128 << 10);
     assert!(fs::read(dir.join("b")).unwrap().iter().all(|byte| *byte == 7));
+}
+
+/// Bytes that compress well, of which no two pieces are alike.
+fn text(number: usize, len: usize) -> Vec<u8> {
+    let line =
+        |line: usize| format!("file {number}, line {line}, and what follows is the same in all of them\n");
+    (0..).flat_map(|at| line(at).into_bytes()).take(len).collect()
+}
+
+#[test]
+fn one_that_is_interrupted_while_it_writes_leaves_every_file_as_it_was() {
+    let mounted = Mounted::new();
+    let dir = mounted.path("d");
+    fs::create_dir(&dir).unwrap();
+    let files: Vec<Vec<u8>> = (0..6).map(|number| text(number, 16 << 20)).collect();
+    for (number, contents) in files.iter().enumerate() {
+        fs::write(dir.join(number.to_string()), contents).unwrap();
+    }
+    let assert_all_there = || {
+        for (number, contents) in files.iter().enumerate() {
+            assert!(fs::read(dir.join(number.to_string())).unwrap() == *contents, "{number}");
+        }
+    };
+    mounted.remount();
+    ok(&set(&dir, &["compression=none"]));
+    let mut command = betrfs();
+    command.arg("recompress").arg(&dir).args(["--format", "json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while costs(&mounted)[2] == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    ended_with(&output, 1, &["interrupted", "the next call goes on"]);
+    let at_its_end = costs(&mounted);
+    let part = document(&output);
+    let written = number(&part, "written_bytes");
+    assert!((1..80 << 20).contains(&written), "{part}");
+    assert_eq!(part["stored_after_bytes"], Value::Null);
+    assert_all_there();
+    // Nothing goes on behind it.
+    assert_eq!(costs(&mounted), at_its_end);
+    let rest = json(&dir, &[]);
+    assert!(number(&rest, "to_write_bytes") >= (95 << 20) - written, "{part} {rest}");
+    assert!(number(&json(&dir, &[]), "to_write_bytes") < 512 << 10);
+    assert_all_there();
+    mounted.umount();
+    ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
+}
+
+#[test]
+fn on_a_full_volume_it_says_so_and_goes_on_once_there_is_room() {
+    let mounted = Mounted::of_size("64M");
+    mounted.mount();
+    let dir = mounted.path("d");
+    fs::create_dir(&dir).unwrap();
+    // More than the volume would hold as it is.
+    let files: Vec<Vec<u8>> = (0..10).map(|number| text(number, 8 << 20)).collect();
+    for (number, contents) in files.iter().enumerate() {
+        fs::write(dir.join(number.to_string()), contents).unwrap();
+    }
+    mounted.remount();
+    ok(&set(&dir, &["compression=none"]));
+    refused(&recompress(&dir, &[]), &["cannot recompress", "the volume is full", "the next call goes on"]);
+    let assert_there = |numbers: std::ops::Range<usize>| {
+        for (number, contents) in files.iter().enumerate().take(numbers.end).skip(numbers.start) {
+            assert!(fs::read(dir.join(number.to_string())).unwrap() == *contents, "{number}");
+        }
+    };
+    assert_there(0..10);
+    assert_eq!(mounted.stats()["state"]["is"], "writable");
+    // Again, and nothing is worse.
+    refused(&recompress(&dir, &[]), &["the volume is full"]);
+    (0..6).for_each(|number| fs::remove_file(dir.join(number.to_string())).unwrap());
+    mounted.remount();
+    let rest = json(&dir, &[]);
+    assert!(number(&rest, "stored_after_bytes") >= 31 << 20, "{rest}");
+    assert!(number(&json(&dir, &[]), "to_write_bytes") < 512 << 10);
+    assert_there(6..10);
+    mounted.umount();
+    ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
 }

@@ -35,6 +35,13 @@ pub enum Order {
     Trim,
     /// Makes it larger: [`Env::grow`](betree::Env::grow). The number is that of its bytes.
     Resize(NewSize),
+    /// Gives its interior nodes so many copies from then on:
+    /// [`Env::set_node_copies`](betree::Env::set_node_copies).
+    MetadataCopies(u32),
+    /// Writes some nodes anew that have not as many copies:
+    /// [`Env::renew_node_copies`](betree::Env::renew_node_copies). The number is that of the nodes that are
+    /// left.
+    RenewMetadata,
 }
 
 /// The size that a volume is to have, in bytes.

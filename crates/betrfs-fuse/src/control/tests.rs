@@ -132,6 +132,8 @@ impl Served for Asked {
             Order::Trim => Err(betree::Error::Interrupted.into()),
             Order::Resize(NewSize::By(bytes)) => Ok(*bytes),
             Order::Resize(_) => Ok(1),
+            Order::MetadataCopies(copies) => Ok((*copies).into()),
+            Order::RenewMetadata => Ok(3),
         }
     }
 }

@@ -26,7 +26,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Instant;
 
-use betree::{ScrubOptions, ScrubStep};
+use betree::{NodeCopies, ScrubOptions, ScrubStep};
 use betrfs::{Report, Scrubbed, Volume};
 use rustix::io::Errno;
 
@@ -193,10 +193,10 @@ impl Server {
     }
 
     /// Changes the volume itself; returns the bytes that a trim has discarded or that a volume has grown to,
-    /// else 0.
+    /// or the number of nodes that are left to be written anew, else 0.
     ///
     /// # Errors
-    /// The volume's.
+    /// The volume's; [`betrfs::Error::Invalid`] for a number of copies that there cannot be.
     pub fn carry_out(&self, order: &Order) -> betrfs::Result<u64> {
         let env = self.volume.env();
         match order {
@@ -205,6 +205,13 @@ impl Server {
             Order::ResetErrors => env.reset_errors()?,
             Order::Trim => return Ok(env.trim()?),
             Order::Resize(size) => return Ok(env.grow((*size).into())?),
+            Order::MetadataCopies(count) => {
+                env.set_node_copies(
+                    NodeCopies::of_count(*count)
+                        .ok_or(betrfs::Error::Invalid("there can be 1 or 2 copies"))?,
+                )?;
+            }
+            Order::RenewMetadata => return Ok(env.renew_node_copies()?),
         }
         Ok(0)
     }

@@ -15,6 +15,8 @@ use crate::settings::{DictId, Geometry, NodeCopies, OpenMode, Options};
 use crate::store::COPIED_FROM_HEIGHT;
 use crate::upsert::Replace;
 
+mod renewal;
+
 const D: DictId = DictId(0);
 const BLOCK: usize = BLOCK_BYTES;
 /// Nodes of a few blocks, and trees of several levels.

@@ -39,15 +39,10 @@ pub fn show(
     }
     let Some(node) = volume.node(id, &mut found.tell()) else { return Ok(()) };
     page.field("node", &nodes::node_json(&node));
-    let places: Vec<String> = node
-        .extent
-        .iter()
-        .map(|blocks| {
-            let (offset, len) = words::bytes_of(*blocks);
-            format!("{len} bytes at byte {offset}")
-        })
-        .collect();
-    page.line(format_args!("node {id}: {}; {} references", places.join(", "), node.references));
+    page.line(format_args!("node {id}: {}; {} references", words::extent(&node.extent), node.references));
+    if !node.copy.is_empty() {
+        page.line(format_args!("second copy: {}", words::extent(&node.copy)));
+    }
     let Some(header) = &node.header else { return Ok(()) };
     page.line(format_args!(
         "{} of height {}, written for checkpoint {}, from {} to {}",

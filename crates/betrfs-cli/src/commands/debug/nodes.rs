@@ -80,6 +80,7 @@ pub fn node_json(node: &Node) -> Value {
         "height": node.height,
         "references": node.references,
         "extent": words::extent_json(&node.extent),
+        "copy": words::extent_json(&node.copy),
         "readable": node.header.is_some(),
     });
     if let Some(header) = &node.header {

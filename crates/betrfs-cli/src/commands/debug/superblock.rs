@@ -129,14 +129,7 @@ fn lines(superblock: &Superblock, page: &mut Page) {
     let Superblock { identity, geometry, table, log_start, .. } = superblock;
     let Identity { uuid, label, made_ns, made_by, .. } = identity;
     let log_end = superblock.log_offset.saturating_add(geometry.log_bytes);
-    let extent: Vec<String> = table
-        .parts()
-        .iter()
-        .map(|blocks| {
-            let (offset, len) = words::bytes_of(*blocks);
-            format!("{len} bytes at byte {offset}")
-        })
-        .collect();
+    let extent = words::extent(&table.parts());
     page.line(format_args!("\nversion       {}", betree::FORMAT_VERSION));
     page.line(format_args!("generation    {}", superblock.generation));
     page.line(format_args!(
@@ -161,7 +154,7 @@ fn lines(superblock: &Superblock, page: &mut Page) {
         log_start.epoch, log_start.seq, log_start.position
     ));
     page.line(format_args!("next msn      {}", superblock.next_msn));
-    page.line(format_args!("node table    directory of {} bytes in {}", table.len, extent.join(", ")));
+    page.line(format_args!("node table    directory of {} bytes in {extent}", table.len));
     for (index, (root, upsert)) in (0..).zip(superblock.dicts.iter().zip(&superblock.upserts)) {
         page.line(format_args!(
             "dictionary {index}  {:<6} root {}.{}, applied up to msn {}, upserts {}",

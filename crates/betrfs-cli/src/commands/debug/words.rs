@@ -134,6 +134,15 @@ pub fn bytes_of(blocks: BlockRange) -> (u64, u64) {
     (blocks.start_block.saturating_mul(block), blocks.len_blocks.saturating_mul(block))
 }
 
+/// An extent in words.
+pub fn extent(extent: &[BlockRange]) -> String {
+    let places = extent.iter().map(|blocks| {
+        let (offset, len) = bytes_of(*blocks);
+        format!("{len} bytes at byte {offset}")
+    });
+    places.collect::<Vec<_>>().join(", ")
+}
+
 /// An extent for programs.
 pub fn extent_json(extent: &[BlockRange]) -> Value {
     extent

@@ -7,7 +7,7 @@ use std::path::Path;
 use betrfs_fuse::{ErrorStatus, Status};
 use serde::Serialize;
 
-use crate::commands::{change, stats};
+use crate::commands::{change, metadata_copies, stats};
 use crate::errors;
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
@@ -26,6 +26,8 @@ struct VolumeInfo {
     volume_bytes: u64,
     /// Null for a volume that does not grow by itself.
     grow_to_bytes: Option<u64>,
+    /// Null for the mount of a server of an earlier version.
+    metadata_copies: Option<u32>,
     errors: ErrorStatus,
 }
 
@@ -47,6 +49,7 @@ fn volume_info(path: &Path) -> Result<VolumeInfo, Failure> {
             state: status.state.is,
             volume_bytes: status.room.volume_bytes,
             grow_to_bytes: status.room.grow_to_bytes,
+            metadata_copies: status.metadata_copies,
             errors: status.errors,
         });
     }
@@ -59,6 +62,7 @@ fn volume_info(path: &Path) -> Result<VolumeInfo, Failure> {
         state: if tags.closed { "closed" } else { "not-closed" }.to_owned(),
         volume_bytes: tags.volume_bytes,
         grow_to_bytes: tags.grow_to_bytes,
+        metadata_copies: Some(tags.metadata_copies),
         errors: tags.errors.into(),
     })
 }
@@ -78,5 +82,6 @@ pub fn show(path: &Path, format: Format) -> Outcome {
     }
     let grows = info.grow_to_bytes.map(|bytes| format!(", grows to {}", size::show(bytes)));
     print(format_args!("room       {}{}", size::show(info.volume_bytes), grows.unwrap_or_default()))?;
+    print(format_args!("copies     {} of metadata", metadata_copies::shown(info.metadata_copies)))?;
     print(format_args!("errors     {}", errors::sentence(&info.errors)))
 }
