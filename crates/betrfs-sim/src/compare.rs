@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use betrfs::Attr;
 
-use crate::model::{Body, ObjectId, ROOT, State};
+use crate::model::{Body, ObjectId, ROOT, State, Values};
 use crate::tree::{Found, FoundEntry};
 
 /// A time of creation that is not told: most replies of a mount lack it.
@@ -98,6 +98,7 @@ fn compare(state: &State, id: ObjectId, found: &Found, path: &str, inos: &mut In
             return Err(at("the target of the link is wrong".into()));
         }
         Body::Dir(dir) => {
+            compare_settings(state, id, found).map_err(at)?;
             if !found.unread.entries {
                 compare_entries(state, &dir.entries, &found.entries, path, inos)?;
             }
@@ -109,6 +110,32 @@ fn compare(state: &State, id: ObjectId, found: &Found, path: &str, inos: &mut In
         _ => {}
     }
     Ok(())
+}
+
+/// Compares properties and quota of a directory. In snapshots where properties are from is told by paths that
+/// the model does not have.
+fn compare_settings(state: &State, id: ObjectId, found: &Found) -> Result<(), String> {
+    let is_frozen = state.object(id).is_frozen;
+    if let Some(properties) = &found.properties {
+        let is = Values { noatime: properties.noatime.value, compression: properties.compression.value };
+        let sources = [properties.noatime.source, properties.compression.source];
+        let (right, right_sources) = (state.values(id), state.sources(id));
+        if is != right || !is_frozen && sources != right_sources {
+            return Err(format!(
+                "its properties are {is:?} from {sources:?}, and should be {right:?} from {right_sources:?}"
+            ));
+        }
+    }
+    if is_frozen || found.unread.quota {
+        return Ok(());
+    }
+    let quota = found.quota.map(|quota| (quota.levels_up, quota.limits, quota.used));
+    let right = state.quota_of(id).map(|(levels_up, dir, limits)| (levels_up, limits, state.used(dir)));
+    if quota == right {
+        Ok(())
+    } else {
+        Err(format!("(levels up, limits, use) of its quota are {quota:?}, and should be {right:?}"))
+    }
 }
 
 type Entries = std::collections::BTreeMap<Vec<u8>, ObjectId>;

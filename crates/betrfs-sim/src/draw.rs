@@ -1,5 +1,7 @@
 //! Draws the steps of a history. A model of its own keeps the draws near what exists.
 
+mod settings;
+
 use betrfs::{
     FallocateMode, FileType, InodeFlags, Objects, RenameFlags, SNAPSHOTS_NAME, SeekWhat, SetAttr,
     SnapshotsBelow, TimeSet, XattrMode,
@@ -174,6 +176,8 @@ impl Draw {
                 let flags = RenameFlags { exchange: true, ..RenameFlags::default() };
                 Op::Rename { from: self.known_path(), to: self.known_path(), flags }
             }
+            Kind::SetProperties => self.set_properties(),
+            Kind::SetQuota => self.set_quota(),
             Kind::Clone => Op::Clone { from: self.source(), to: self.new_path() },
             Kind::CloneOnto => Op::CloneOnto { from: self.source(), to: self.known_path() },
             Kind::Snapshot => Op::Snapshot { of: self.dir(), name: self.snapshot_name() },

@@ -10,6 +10,9 @@ use crate::step::Step;
 use crate::swarm::{Kind, Swarm};
 use crate::world::World;
 
+/// Tells the numbers that decide on properties and quotas from all others of a seed.
+const SETTINGS_SALT: u64 = 0x7365_7474_696e_6773;
+
 /// What a history may meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trials {
@@ -55,6 +58,17 @@ impl History {
         let mut swarm = swarm.only(|kind| trials.includes(kind));
         if trials == Trials::Protocol {
             swarm = swarm.and(Kind::Shrink, 4).and(Kind::Forget, 3).and(Kind::Provoke, 8);
+        }
+        if trials != Trials::Protocol {
+            // By numbers of their own, so that other histories are as they would be without. What a quota
+            // refuses is not done: so most histories have none.
+            let mut rng = Rng::new(seed ^ SETTINGS_SALT);
+            if rng.percent(40) {
+                swarm = swarm.and(Kind::SetProperties, *rng.pick(&[5, 20, 60]));
+            }
+            if rng.percent(30) {
+                swarm = swarm.and(Kind::SetQuota, *rng.pick(&[8, 25, 60]));
+            }
         }
         let steps = Draw::new(rng, swarm, setup.rules()).steps(steps);
         let by = if trials == Trials::Protocol { By::Requests } else { By::Calls };

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use betrfs::{
-    FallocateMode, FileType, InodeFlags, Objects, RenameFlags, SeekWhat, SetAttr, SnapshotsBelow, XattrMode,
+    FallocateMode, FileType, InodeFlags, Objects, QuotaLimits, RenameFlags, SeekWhat, SetAttr, SetProperties,
+    SnapshotsBelow, XattrMode,
 };
 
 use crate::at::{At, SlotId};
@@ -59,6 +60,8 @@ pub enum Op {
     SetXattr { at: At, name: Vec<u8>, value: Data, mode: XattrMode },
     RemoveXattr { at: At, name: Vec<u8> },
     SetFlags { at: At, flags: InodeFlags, project: Option<u32> },
+    SetProperties { at: At, set: SetProperties },
+    SetQuota { at: At, limits: Option<QuotaLimits> },
     // Copies.
     Clone { from: At, to: At },
     CloneOnto { from: At, to: At },
@@ -109,6 +112,9 @@ impl Op {
             Op::SetXattr { .. } => "set xattr",
             Op::RemoveXattr { .. } => "remove xattr",
             Op::SetFlags { .. } => "set flags",
+            Op::SetProperties { .. } => "set properties",
+            Op::SetQuota { limits: Some(_), .. } => "set quota",
+            Op::SetQuota { limits: None, .. } => "clear quota",
             Op::Clone { .. } => "clone",
             Op::CloneOnto { .. } => "clone onto",
             Op::Snapshot { .. } => "snapshot",
@@ -185,6 +191,17 @@ impl fmt::Display for Op {
             Op::SetFlags { at, flags, project } => {
                 write!(f, "set flags of {at} to {:#x}, project {project:?}", flags.bits())
             }
+            Op::SetProperties { at, set } => {
+                write!(
+                    f,
+                    "set properties of {at}: noatime {:?}, compression {:?}",
+                    set.noatime, set.compression
+                )
+            }
+            Op::SetQuota { at, limits: Some(QuotaLimits { bytes, objects }) } => {
+                write!(f, "limit what is below {at} to {bytes:?} bytes and {objects:?} objects")
+            }
+            Op::SetQuota { at, limits: None } => write!(f, "{kind} {at}"),
             Op::Clone { from, to } => write!(f, "clone {from} as {to}"),
             Op::CloneOnto { from, to } => write!(f, "clone {from} onto {to}"),
             Op::Snapshot { of, name } | Op::RemoveSnapshot { of, name } => {

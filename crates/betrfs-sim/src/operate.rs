@@ -3,7 +3,7 @@
 use betrfs::{FileType, SetAttr};
 
 use crate::at::At;
-use crate::client::{By, Parts};
+use crate::client::{By, Failed, Parts};
 use crate::failure::{Failure, wrong};
 use crate::listing::Listing;
 use crate::model::{Done, Refusal, Spot, State, Why};
@@ -147,9 +147,13 @@ impl World {
                 self.check_memory()?;
                 Ok(true)
             }
-            (Err(failed), Ok(done)) if failed.is_of(&done.or) => Ok(false),
+            (Err(failed), Ok(done)) if failed.is_of(&done.or) => {
+                self.note_refusal(&failed);
+                Ok(false)
+            }
             (Err(failed), Err(whys)) if failed.is_of(&whys) => {
                 self.reached.note("refused");
+                self.note_refusal(&failed);
                 refused.into_iter().for_each(|state| self.past.add(Vec::new(), state));
                 self.check_memory()?;
                 Ok(false)
@@ -159,6 +163,12 @@ impl World {
             }
             (Err(failed), Ok(_)) => wrong(format!("it failed with \"{failed}\", and should not")),
             (Ok(_), Err(whys)) => wrong(format!("it succeeded, and should be refused with one of {whys:?}")),
+        }
+    }
+
+    fn note_refusal(&mut self, failed: &Failed) {
+        if failed.is_of(&[Why::QuotaExceeded]) {
+            self.reached.note("refused by a quota");
         }
     }
 

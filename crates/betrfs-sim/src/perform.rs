@@ -158,6 +158,13 @@ impl Nodes {
             Op::SetFlags { at, flags, project } => done(
                 self.with(at, |node| volume.set_flags_and_project(node, *flags, *project, FlagSetter::ROOT)),
             ),
+            Op::SetProperties { at, set } => {
+                done(self.with(at, |node| volume.set_properties(node, set, None)))
+            }
+            Op::SetQuota { at, limits: Some(limits) } => {
+                done(self.with(at, |node| volume.set_quota(node, *limits)))
+            }
+            Op::SetQuota { at, limits: None } => done(self.with(at, |node| volume.clear_quota(node))),
             Op::Clone { from, to } => {
                 let clone = |node| self.with_name(to, |dir, name| volume.clone_inode(node, dir, name));
                 self.made(self.with(from, clone)?)

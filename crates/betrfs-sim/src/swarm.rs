@@ -112,6 +112,10 @@ kinds! {
     Fault = 3,
     /// Makes the disk sound.
     Heal = 2,
+    /// Sets properties of a directory; only in some histories, as the next.
+    SetProperties = 0,
+    /// Sets or clears a quota.
+    SetQuota = 0,
     /// Has the kernel forget some of its memory; only by the protocol, as the next two.
     Shrink = 0,
     /// Has the kernel send the FORGETs that wait.

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use betrfs::{Attr, Error, FileType, InodeFlags, InodeId, Objects, SNAPSHOTS_NAME, SeekWhat, Volume};
+use betrfs::{
+    Attr, Error, FileType, InodeFlags, InodeId, Objects, Properties, Quota, SNAPSHOTS_NAME, SeekWhat, Volume,
+};
 
 /// An object as it was found.
 #[derive(Clone, Debug)]
@@ -23,6 +25,10 @@ pub struct Found {
     pub entries: Vec<FoundEntry>,
     /// The snapshots of a directory, likewise.
     pub snapshots: Vec<FoundEntry>,
+    /// The properties of a directory.
+    pub properties: Option<Properties>,
+    /// The quota that a directory is in; of snapshots it is not asked for.
+    pub quota: Option<Quota>,
     /// The parts that cannot be read.
     pub unread: Parts,
 }
@@ -38,6 +44,8 @@ pub struct Parts {
     pub entries: bool,
     /// Snapshots.
     pub snapshots: bool,
+    /// The quota.
+    pub quota: bool,
 }
 
 /// An entry of a directory as it was found.
@@ -85,6 +93,7 @@ impl Reader<'_> {
         let xattrs = self.part(&mut unread.xattrs, read_xattrs(volume, node).map_err(told));
         let (mut bytes, mut stretches) = (Vec::new(), Vec::new());
         let (mut entries, mut snapshots) = (Vec::new(), Vec::new());
+        let (mut properties, mut quota) = (None, None);
         match attr.file_type {
             FileType::Regular => {
                 let read = read_bytes(volume, node, attr.size).map_err(told);
@@ -96,7 +105,9 @@ impl Reader<'_> {
             FileType::Directory => {
                 let read = self.entries(node, path, is_frozen);
                 entries = self.part(&mut unread.entries, read);
+                properties = Some(volume.properties(node).map_err(told)?);
                 if !is_frozen {
+                    quota = self.part(&mut unread.quota, volume.quota(node).map_err(told));
                     let read = self.snapshots(node, path);
                     snapshots = self.part(&mut unread.snapshots, read);
                 }
@@ -105,7 +116,19 @@ impl Reader<'_> {
         }
         let flags = volume.inode_flags(node).map_err(told)?;
         let project = volume.project(node).map_err(told)?;
-        Ok(Found { attr, flags, project, xattrs, bytes, stretches, entries, snapshots, unread })
+        Ok(Found {
+            attr,
+            flags,
+            project,
+            xattrs,
+            bytes,
+            stretches,
+            entries,
+            snapshots,
+            properties,
+            quota,
+            unread,
+        })
     }
 
     /// A part of an object; notes that it cannot be read.

@@ -7,7 +7,7 @@ use betrfs_sim::history::Trials;
 use betrfs_sim::runs::Plan;
 
 /// Each bug with the number of seeds within which it is found.
-const BUGS: [(Bug, u64); 20] = [
+const BUGS: [(Bug, u64); 22] = [
     (Bug::SizeBeforeData, 2000),
     (Bug::NameWithoutObject, 200),
     (Bug::RedirectNotCounted, 200),
@@ -28,6 +28,8 @@ const BUGS: [(Bug, u64); 20] = [
     (Bug::NumbersNotReserved, 2000),
     (Bug::AttributesLeftBehind, 200),
     (Bug::SnapshotsOfRestoredNotCounted, 200),
+    (Bug::PropertiesOfCloneLost, 2000),
+    (Bug::RemovalNotTakenBack, 200),
 ];
 
 /// One test for all bugs, because the whole process has one switch.

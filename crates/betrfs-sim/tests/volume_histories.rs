@@ -45,6 +45,10 @@ fn histories_reach_crashes_of_all_kinds_and_lose_what_they_may_lose() {
         ("fallocate", 100),
         ("clone", 80),
         ("create unnamed", 40),
+        ("set properties", 100),
+        ("set quota", 80),
+        ("clear quota", 20),
+        ("refused by a quota", 40),
         ("objects found by number", 500),
         ("numbers of objects that are gone", 50),
     ] {

@@ -43,6 +43,10 @@ pub enum Bug {
     AttributesLeftBehind,
     /// A directory that is brought back to a snapshot counts no snapshots.
     SnapshotsOfRestoredNotCounted,
+    /// A clone has none of the properties that its source inherits.
+    PropertiesOfCloneLost,
+    /// A file that is removed counts for the quotas above it as before.
+    RemovalNotTakenBack,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -130,9 +130,12 @@ impl Kernel {
                 self.send(Opcode::Syncfs, super::cache::ROOT_NODE, &[0_u8; 8], b"")?;
                 Ok(Answer::Done)
             }
-            Op::CreateWith { .. } | Op::Append { .. } | Op::Clone { .. } | Op::OpenFilesIn { .. } => {
-                Err(Failed::Wrong("the kernel has no such operation".into()))
-            }
+            Op::CreateWith { .. }
+            | Op::Append { .. }
+            | Op::Clone { .. }
+            | Op::OpenFilesIn { .. }
+            | Op::SetProperties { .. }
+            | Op::SetQuota { .. } => Err(Failed::Wrong("the kernel has no such operation".into())),
         }
     }
 

@@ -57,6 +57,8 @@ pub fn parts(op: &Op, state: &State) -> Option<Parts> {
             Some(Parts { ops: vec![create, fill, rename], undo })
         }
         Op::CloneOnto { .. } | Op::OpenFilesIn { .. } => None,
+        // Histories by the protocol have none of these.
+        Op::SetProperties { .. } | Op::SetQuota { .. } => None,
         _ => Some(Parts::whole(op)),
     }
 }

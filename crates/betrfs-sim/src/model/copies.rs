@@ -21,9 +21,11 @@ impl State {
         let (dir, name) = self.place(to)?;
         refuse_if(self.entry(dir, name).is_some(), Why::Exists)?;
         refuse_if(self.object(dir).is_immutable(), Why::Protected)?;
+        let (had, there) = (self.values(source), self.values(dir));
         let copy = self.copy(source, dir, None, false);
         self.begin_copy(copy, now_ns);
         unprotect(self.change(copy));
+        self.keep_values(copy, had, there);
         self.enter(dir, name, copy, now_ns);
         Ok(Done::default())
     }
@@ -49,7 +51,13 @@ impl State {
             self.refuse_in_use(target)?;
         }
         refuse_if(old.is_protected(), Why::Protected)?;
+        refuse_if(old.dir().is_some_and(|dir| dir.quota.is_some()), Why::Invalid)?;
+        let there = old.dir().map(|dir| self.values(dir.parent));
+        let had = self.values(source);
         self.replace_by_copy(source, target, now_ns);
+        if let Some(there) = there {
+            self.keep_values(target, had, there);
+        }
         Ok(Done::default())
     }
 
@@ -93,6 +101,7 @@ impl State {
         refuse_if(snapshots.contains_key(keep_as), Why::Exists)?;
         refuse_if(self.object(of).is_protected(), Why::Protected)?;
         refuse_if(self.count_snapshots(of) > snapshots.len(), Why::HeldBySnapshots)?;
+        let quota = self.object(of).dir().and_then(|dir| dir.quota);
         let kept = self.copy(of, of, None, true);
         self.begin_copy(kept, now_ns);
         self.empty_of_entries(of, now_ns);
@@ -100,6 +109,9 @@ impl State {
             dir.snapshots.insert(keep_as.to_vec(), kept);
         }
         self.replace_by_copy(source, of, now_ns);
+        if let Some(dir) = self.change(of).dir_mut() {
+            dir.quota = quota;
+        }
         Ok(Done::default())
     }
 

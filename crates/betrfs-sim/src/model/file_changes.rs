@@ -2,6 +2,7 @@
 
 use betrfs::{FILE_BYTES_MAX, FallocateMode};
 
+use super::quotas::Verdict;
 use super::refusal::refuse_if;
 use super::{Body, Contents, Done, Object, ObjectId, Refusal, Rules, Standing, State, Why};
 use crate::at::At;
@@ -27,9 +28,15 @@ impl State {
         )?;
         let or = self.check_write(id, offset, data)?;
         let size = self.object(id).size();
-        let data = if offset.is_none() { &data[..data.len().min(rules.piece_bytes as usize)] } else { data };
-        let between = self.write_pieces(id, offset.unwrap_or(size), data, now_ns, rules);
-        Ok(Done { between, or, written: data.len() as u64 })
+        let mut pieces = match offset {
+            Some(offset) => self.write_pieces(id, offset, data, now_ns, rules)?,
+            None => {
+                let piece = &data[..data.len().min(rules.piece_bytes as usize)];
+                self.write_pieces(id, size, piece, now_ns, &Rules { piece_bytes: u64::MAX, ..*rules })?
+            }
+        };
+        pieces.or.extend(or);
+        Ok(pieces)
     }
 
     /// Whether a file can be written there; returns the errors that are possible as well.
@@ -61,7 +68,7 @@ impl State {
         }
     }
 
-    /// Writes bytes in pieces; returns the states between them.
+    /// Writes bytes in pieces, as many as quotas have room for.
     fn write_pieces(
         &mut self,
         id: ObjectId,
@@ -69,23 +76,39 @@ impl State {
         data: &[u8],
         now_ns: i64,
         rules: &Rules,
-    ) -> Vec<State> {
-        let (mut at, mut rest, mut between) = (offset, data, Vec::new());
+    ) -> Result<Done, Refusal> {
+        let (mut at, mut rest, mut done) = (offset, data, Done::default());
         while !rest.is_empty() {
             let len = (rules.piece_bytes - at % rules.piece_bytes).min(rest.len() as u64);
             let (piece, after) = rest.split_at(len as usize);
+            let before = self.has_quotas.then(|| self.clone());
             let object = self.change(id);
             if let Body::File(contents) = &mut object.body {
                 contents.write(at, piece);
             }
             object.modified(now_ns);
             object.drop_capabilities();
+            let is_whole = len == data.len() as u64;
+            match before.map(|before| (self.verdict_after(&before), before)) {
+                Some((Verdict::Exceeds, before)) => {
+                    *self = before;
+                    if done.written == 0 {
+                        return Err(Why::QuotaExceeded.into());
+                    }
+                    break;
+                }
+                Some((Verdict::Either, _)) if is_whole => done.or.push(Why::QuotaExceeded),
+                // How many of several pieces fit is not said.
+                Some((Verdict::Either, _)) => return Err(Refusal::Unsaid),
+                Some((Verdict::Fits, _)) | None => {}
+            }
+            done.written += len;
             (at, rest) = (at + len, after);
             if !rest.is_empty() {
-                between.push(self.clone());
+                done.between.push(self.clone());
             }
         }
-        between
+        Ok(done)
     }
 
     pub(super) fn fallocate(
@@ -136,13 +159,19 @@ impl State {
             let is_whole = wanted >= source.size() && size <= source.size();
             let end = if is_whole { source.size() } else { wanted.min(source.size()) / BLOCK * BLOCK };
             if end.saturating_sub(to_offset) >= SHARED_BYTES_MIN {
-                let or = self.check_frozen(to)?;
+                let mut or = self.check_frozen(to)?;
+                let before = self.has_quotas.then(|| self.clone());
                 let object = self.change(to);
                 if let Body::File(contents) = &mut object.body {
                     contents.share(&source, to_offset, end);
                 }
                 object.modified(now_ns);
                 object.drop_capabilities();
+                match before.map(|before| self.verdict_after(&before)) {
+                    Some(Verdict::Exceeds) => return Err(Why::QuotaExceeded.into()),
+                    Some(Verdict::Either) => or.push(Why::QuotaExceeded),
+                    Some(Verdict::Fits) | None => {}
+                }
                 return Ok(Done { or, written: end - to_offset, ..Done::default() });
             }
         }
@@ -152,15 +181,27 @@ impl State {
         let or = if data.is_empty() { Vec::new() } else { self.check_write(to, Some(to_offset), &data)? };
         // Each piece that is read is written by itself; the time of access may come along with any.
         self.read_by_history(from, now_ns, rules);
-        let mut between = Vec::new();
+        let mut done = Done { or, ..Done::default() };
         for (number, piece) in data.chunks(rules.piece_bytes as usize).enumerate() {
             if number > 0 {
-                between.push(self.clone());
+                done.between.push(self.clone());
             }
             let at = to_offset + number as u64 * rules.piece_bytes;
-            between.extend(self.write_pieces(to, at, piece, now_ns, rules));
+            let part = match self.write_pieces(to, at, piece, now_ns, rules) {
+                Err(Refusal::With(_)) if number > 0 => break,
+                part => part?,
+            };
+            if !part.or.is_empty() && data.len() > piece.len() {
+                return Err(Refusal::Unsaid);
+            }
+            done.between.extend(part.between);
+            done.or.extend(part.or);
+            done.written += part.written;
+            if part.written < piece.len() as u64 {
+                break;
+            }
         }
-        Ok(Done { between, or, written: data.len() as u64 })
+        Ok(done)
     }
 
     fn contents(&self, id: ObjectId) -> Result<Contents, Refusal> {

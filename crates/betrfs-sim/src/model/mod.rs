@@ -11,6 +11,8 @@ mod file_changes;
 mod held;
 mod names;
 mod object;
+mod properties;
+mod quotas;
 mod refusal;
 mod removals;
 
@@ -21,6 +23,7 @@ use betrfs::SNAPSHOTS_NAME;
 
 pub use contents::Contents;
 pub use object::{AccessTime, Body, Dir, Object, ObjectId, Standing};
+pub use properties::Values;
 pub use refusal::{Refusal, Why};
 
 use crate::at::{At, Base, SlotId};
@@ -74,13 +77,15 @@ pub struct Done {
 pub struct State {
     objects: Vec<Arc<Object>>,
     slots: BTreeMap<SlotId, Held>,
+    /// Whether any directory has ever had a quota.
+    has_quotas: bool,
 }
 
 impl State {
     /// An empty volume, made at this time.
     pub fn new(now_ns: i64) -> State {
         let root = Object::new(0o755, 0, 0, now_ns, Body::Dir(Dir::below(ROOT)));
-        State { objects: vec![Arc::new(root)], slots: BTreeMap::new() }
+        State { objects: vec![Arc::new(root)], slots: BTreeMap::new(), has_quotas: false }
     }
 
     /// Takes an operation at this time.
@@ -88,6 +93,20 @@ impl State {
     /// # Errors
     /// Why it does not succeed; nothing is changed then.
     pub fn apply(&mut self, op: &Op, now_ns: i64, rules: &Rules) -> Result<Done, Refusal> {
+        if !self.has_quotas {
+            return self.apply_within(op, now_ns, rules);
+        }
+        let before = self.clone();
+        let done = self.apply_within(op, now_ns, rules);
+        let done = self.under_quotas(&before, op, done);
+        if done.is_err() {
+            *self = before;
+        }
+        done
+    }
+
+    /// Takes an operation as far as quotas as a whole do not refuse it.
+    fn apply_within(&mut self, op: &Op, now_ns: i64, rules: &Rules) -> Result<Done, Refusal> {
         match op {
             Op::Create { .. } | Op::CreateWith { .. } | Op::Symlink { .. } | Op::CreateUnnamed { .. } => {
                 self.create(op, now_ns, rules)
@@ -107,6 +126,8 @@ impl State {
             Op::SetXattr { at, name, value, mode } => self.set_xattr(at, name, &value.bytes(), *mode, now_ns),
             Op::RemoveXattr { at, name } => self.remove_xattr(at, name, now_ns),
             Op::SetFlags { at, flags, project } => self.set_flags(at, *flags, *project, now_ns),
+            Op::SetProperties { at, set } => self.set_properties(at, set, now_ns),
+            Op::SetQuota { at, limits } => self.set_quota(at, *limits),
             Op::Clone { from, to } => self.clone_tree(from, to, now_ns, rules),
             Op::CloneOnto { from, to } => self.clone_onto(from, to, now_ns, rules),
             Op::Snapshot { of, name } => self.snapshot(of, name, now_ns, rules),

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use betrfs::{FileType, InodeFlags};
+use betrfs::{FileType, InodeFlags, QuotaLimits};
 
 use super::contents::Contents;
+use super::properties::OwnValues;
 
 /// The number of an object in the model. None is used twice in a history without crashes.
 pub type ObjectId = u32;
@@ -108,12 +109,17 @@ pub struct Dir {
     pub entries: BTreeMap<Vec<u8>, ObjectId>,
     /// Its snapshots.
     pub snapshots: BTreeMap<Vec<u8>, ObjectId>,
+    /// The properties that it has of its own.
+    pub own: OwnValues,
+    /// The limits of its quota, if it has one.
+    pub quota: Option<QuotaLimits>,
 }
 
 impl Dir {
     /// An empty directory.
     pub fn below(parent: ObjectId) -> Dir {
-        Dir { parent, entries: BTreeMap::new(), snapshots: BTreeMap::new() }
+        let (entries, snapshots) = (BTreeMap::new(), BTreeMap::new());
+        Dir { parent, entries, snapshots, own: OwnValues::default(), quota: None }
     }
 }
 

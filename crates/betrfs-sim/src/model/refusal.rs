@@ -23,6 +23,9 @@ pub enum Why {
     FileTooLarge,
     RangeTooSmall,
     NoSpace,
+    QuotaExceeded,
+    OtherQuota,
+    LinkedOutside,
     /// An error that no rule of the file system explains: of the device, or a damage.
     Other,
 }
@@ -47,6 +50,9 @@ impl Why {
             Error::FileTooLarge => Why::FileTooLarge,
             Error::RangeTooSmall => Why::RangeTooSmall,
             Error::NoSpace => Why::NoSpace,
+            Error::QuotaExceeded => Why::QuotaExceeded,
+            Error::OtherQuota => Why::OtherQuota,
+            Error::LinkedOutside { .. } => Why::LinkedOutside,
             _ => Why::Other,
         }
     }
@@ -72,6 +78,8 @@ impl Why {
             Why::FileTooLarge => Errno::FBIG,
             Why::RangeTooSmall => Errno::RANGE,
             Why::NoSpace => Errno::NOSPC,
+            Why::QuotaExceeded => Errno::DQUOT,
+            Why::OtherQuota | Why::LinkedOutside => Errno::XDEV,
             Why::Other => Errno::IO,
         }
     }

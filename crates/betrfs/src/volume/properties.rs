@@ -11,6 +11,7 @@ use betree::{Batch, PairCompression};
 use crate::error::{Error, Result};
 use crate::names::Inode;
 use crate::op::OpKind;
+use crate::planted::{self, Bug};
 use crate::properties::{DataCompression, OwnProperties, Properties, PropertyChange, SetProperties};
 use crate::rules::refuse_if_protected;
 use crate::schema::Record;
@@ -101,6 +102,9 @@ impl Volume {
         had: OwnProperties,
         there: OwnProperties,
     ) -> Result<()> {
+        if planted::is(Bug::PropertiesOfCloneLost) {
+            return Ok(());
+        }
         let kept = record.properties().kept(had, there);
         if record.set_properties(kept) { Ok(()) } else { Err(NO_ROOM) }
     }
