@@ -8,10 +8,10 @@ use betree::{Env, FindingCode, NodeCopies, OnDamage, Options, ScrubFrom, ScrubOp
 use betree_platform::{BLOCK_BYTES, Device};
 use seeded::Rng;
 
+use crate::append_capped::AppendCapped;
 use crate::failure::Failure;
 use crate::mem_device::MemDevice;
 use crate::mix::Mix;
-use crate::model::AppendCapped;
 use crate::runner::Runner;
 use crate::step::{Setup, Step, history_of_seed};
 

@@ -9,11 +9,12 @@ use betree::{Cut, DictId, Env, Error, FindingCode, OpenMode, Options, Unreadable
 use betree_platform::{BLOCK_BYTES, Device};
 use seeded::Rng;
 
+use crate::append_capped::AppendCapped;
 use crate::harness::setting;
 use crate::lost_nodes::Past;
 use crate::mem_device::MemDevice;
 use crate::mix::Mix;
-use crate::model::{AppendCapped, Edit, batch_of, show};
+use crate::model::{Edit, batch_of, show};
 use crate::runner::{Runner, open_env};
 use crate::step::{Setup, Step, history_of_seed};
 

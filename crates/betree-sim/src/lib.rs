@@ -4,6 +4,7 @@
 //! ([`interleaving`]), of which is told whether they were isolated ([`isolation`]).
 #![forbid(unsafe_code)]
 
+mod append_capped;
 mod blocks;
 mod compare;
 mod copied_nodes;
@@ -18,6 +19,7 @@ pub mod interleaving;
 pub mod isolation;
 mod laws;
 mod lost_nodes;
+mod lost_superblocks;
 mod mem_device;
 mod mix;
 mod model;
@@ -29,6 +31,7 @@ mod step;
 mod transactions;
 mod universe;
 
+pub use append_capped::AppendCapped;
 pub use copied_nodes::{CopiesReached, copied_nodes_history};
 pub use crash::{CrashHistory, first_violation};
 pub use damage::{DamageReached, damage_history};
@@ -38,9 +41,10 @@ pub use failure::Failure;
 pub use history::History;
 pub use laws::{try_laws, try_laws_with};
 pub use lost_nodes::{LostNodesReached, lost_nodes_history};
+pub use lost_superblocks::lost_superblocks_history;
 pub use mem_device::{Counts, EIO, ENOSPC, Fault, MemDevice};
 pub use mix::Mix;
-pub use model::{AppendCapped, Edit, Map, ModelEnv, batch_of};
+pub use model::{Edit, Map, ModelEnv, batch_of};
 pub use on_sync::OnSync;
 pub use runner::{Runner, format_env, open_env};
 pub use seeded::Rng;

@@ -9,10 +9,11 @@ use betree::{Cut, DictId, Env, Error, Finding, FindingCode, OpenMode, Options};
 use betree_platform::{BLOCK_BYTES, Device};
 use seeded::Rng;
 
+use crate::append_capped::AppendCapped;
 use crate::damage::{Known, LOGGED_STEPS, known_of, open_as, problems};
 use crate::mem_device::MemDevice;
 use crate::mix::Mix;
-use crate::model::{AppendCapped, Edit, show};
+use crate::model::{Edit, show};
 use crate::runner::Runner;
 use crate::step::{Setup, Step, history_of_seed};
 

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::expiry::{has_expired, left_of, time_and_rest, timed};
+use crate::append_capped::AppendCapped;
+use crate::expiry::has_expired;
 use crate::failure::{Failure, wrong};
-use betree::{Batch, Cursor, Cut, DictId, Env, Upsert, View};
+use betree::{Batch, Cursor, Cut, DictId, Env, View};
 
 /// A dictionary as an ordinary map.
 pub type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -58,55 +59,6 @@ pub fn batch_of(changes: &[Edit]) -> Batch {
         }
     }
     batch
-}
-
-/// The upsert of all histories. It appends the delta, keeps the last [`CAP_BYTES`](AppendCapped::CAP_BYTES),
-/// and removes the key if the delta is empty: a wrong order or a repetition shows. Values may begin with the
-/// time at which they expire.
-pub struct AppendCapped;
-
-impl AppendCapped {
-    /// The largest size of a value.
-    pub const CAP_BYTES: usize = 64;
-
-    /// A delta with a time finds no value that has expired by then, and lets a value keep its own time.
-    fn applied(old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
-        let Some((made_ns, delta)) = time_and_rest(delta) else { return AppendCapped::appended(old, delta) };
-        let old = old.filter(|old| !has_expired(old, made_ns));
-        match old.and_then(time_and_rest) {
-            None => AppendCapped::appended(old, delta),
-            Some((time_ns, old)) => Some(timed(time_ns, &AppendCapped::appended(Some(old), delta)?)),
-        }
-    }
-
-    fn appended(old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
-        if delta.is_empty() {
-            return None;
-        }
-        let mut value = old.unwrap_or_default().to_vec();
-        value.extend_from_slice(delta);
-        let excess = value.len().saturating_sub(Self::CAP_BYTES);
-        value.drain(..excess);
-        Some(value)
-    }
-}
-
-impl Upsert for AppendCapped {
-    fn name(&self) -> &str {
-        "append capped"
-    }
-
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> betree::Result<Option<Vec<u8>>> {
-        Ok(AppendCapped::applied(old, delta))
-    }
-
-    fn expires_at_ns(&self, value: &[u8]) -> Option<i64> {
-        time_and_rest(value).map(|(time_ns, _)| time_ns)
-    }
-
-    fn left_of_expired(&self, value: &[u8]) -> Option<Vec<u8>> {
-        left_of(value)
-    }
 }
 
 /// The contents that an environment should have.
@@ -350,15 +302,5 @@ mod tests {
         assert!(should.difference(&is).unwrap().contains("should be absent"));
         is.commit(&[Edit::Put(D, b"k".to_vec(), b"w".to_vec())]);
         assert!(is.difference(&should).unwrap().contains("should be \"v\""));
-    }
-
-    #[test]
-    fn the_upsert_keeps_the_last_of_what_was_appended() {
-        let long = vec![b'l'; AppendCapped::CAP_BYTES];
-        let value = AppendCapped::applied(Some(&long), b"end").unwrap();
-        assert_eq!(value.len(), AppendCapped::CAP_BYTES);
-        assert!(value.ends_with(b"lend"));
-        assert_eq!(AppendCapped::applied(None, b"x"), Some(b"x".to_vec()));
-        assert_eq!(AppendCapped::applied(Some(b"x"), b""), None);
     }
 }

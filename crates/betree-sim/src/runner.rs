@@ -11,11 +11,12 @@ use std::sync::Arc;
 use betree::{Cut, DictId, Env, Error, Growth, Options, View};
 use betree_platform::{BLOCK_BYTES, Device, Platform};
 
+use crate::append_capped::AppendCapped;
 use crate::compare::{ModelCursor, compare_many, compare_pair, compare_value};
 use crate::expiry::SimClock;
 use crate::failure::{Failure, wrong};
 use crate::history::History;
-use crate::model::{AppendCapped, Edit, ModelEnv, batch_of};
+use crate::model::{Edit, ModelEnv, batch_of};
 use crate::step::{Move, Setup, Step, TRANSACTIONS_MAX, VIEWS_MAX};
 use crate::transactions::ModelTransaction;
 use backup::BackupUnderWay;

@@ -7,7 +7,10 @@ use betree::planted::{self, Bug};
 use betree_sim::harness::{guarded, setting};
 use betree_sim::interleaving::engine_history;
 use betree_sim::isolation::{Finding, forbidden};
-use betree_sim::{Mix, copied_nodes_history, damage_history, first_violation, history_of_seed, try_laws};
+use betree_sim::{
+    Mix, copied_nodes_history, damage_history, first_violation, history_of_seed, lost_superblocks_history,
+    try_laws,
+};
 
 const OF_CRASHES: [Bug; 5] = [
     Bug::MissingSyncBeforeSuperblock,
@@ -17,7 +20,8 @@ const OF_CRASHES: [Bug; 5] = [
     Bug::ClonesNotReplayed,
 ];
 
-const OF_THE_TREE: [Bug; 29] = [
+const OF_THE_TREE: [Bug; 30] = [
+    Bug::DeltasCombinedBackwards,
     Bug::TableCopyNotWritten,
     Bug::KeptRunsCountedAsOne,
     Bug::BlocksTakenOverTwice,
@@ -49,7 +53,8 @@ const OF_THE_TREE: [Bug; 29] = [
     Bug::SourceBackAfterDelete,
 ];
 
-const OF_VIEWS: [Bug; 8] = [
+const OF_VIEWS: [Bug; 9] = [
+    Bug::DeltasCombinedAcrossViews,
     Bug::LastDictionaryNotVisible,
     Bug::EntriesOfViewsDropped,
     Bug::RangesOfViewsChanged,
@@ -81,6 +86,7 @@ const OF_EXPIRY: [Bug; 4] =
     [Bug::ExpiredShown, Bug::ExpiredDroppedUnderViews, Bug::ViewsExpireByNow, Bug::NothingLeftOfExpired];
 
 const OF_DAMAGE: [Bug; 3] = [Bug::DamageForgottenByMerge, Bug::DamageTakenForDelete, Bug::DamagePassedOver];
+const OF_LOST_SUPERBLOCKS: [Bug; 1] = [Bug::DeltasCombinedUnderOldNumber];
 /// The length of the histories of `engine_damage`.
 const DAMAGE_STEPS: usize = 100;
 
@@ -150,6 +156,16 @@ fn planted_bugs_are_found() {
     for bug in OF_DAMAGE {
         let broken =
             |seed| guarded(&format!("{bug:?}, seed {seed}"), || damage_history(seed, DAMAGE_STEPS).map(drop));
+        let violation = || (0..HISTORIES_MAX).find_map(|seed| Some((seed, broken(seed).err()?)));
+        let (seed, what) = with(bug, violation).unwrap_or_else(|| panic!("{bug:?} is not found"));
+        println!("{bug:?} is found by seed {seed}: {what}");
+    }
+    for bug in OF_LOST_SUPERBLOCKS {
+        let broken = |seed| {
+            guarded(&format!("{bug:?}, seed {seed}"), || {
+                lost_superblocks_history(seed).map_err(|failure| failure.to_string())
+            })
+        };
         let violation = || (0..HISTORIES_MAX).find_map(|seed| Some((seed, broken(seed).err()?)));
         let (seed, what) = with(bug, violation).unwrap_or_else(|| panic!("{bug:?} is not found"));
         println!("{bug:?} is found by seed {seed}: {what}");

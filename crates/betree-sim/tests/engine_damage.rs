@@ -3,7 +3,9 @@
 #![allow(clippy::panic)]
 
 use betree_sim::harness::{guarded, seeds, setting};
-use betree_sim::{DamageReached, LostNodesReached, damage_history, lost_nodes_history};
+use betree_sim::{
+    DamageReached, LostNodesReached, damage_history, lost_nodes_history, lost_superblocks_history,
+};
 
 const STEPS: usize = 100;
 
@@ -63,5 +65,16 @@ fn keys_below_a_lost_node_are_as_they_were_or_as_before_or_lost() {
             all.found_again * 4 > all.lost && all.kept > 0 && all.older > 0 && all.with_log > 0,
             "{all:?}"
         );
+    }
+}
+
+#[test]
+fn upserts_count_once_where_superblocks_are_made_anew() {
+    for seed in seeds(setting("BETRFS_HISTORIES", 60).min(200)) {
+        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_damage");
+        let ran = guarded(&replay, || lost_superblocks_history(seed).map_err(|failure| failure.to_string()));
+        if let Err(what) = ran {
+            panic!("{what}\n  replay: {replay}");
+        }
     }
 }

@@ -245,8 +245,10 @@ fn text_of(panic: &(dyn Any + Send)) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use seeded::Rng;
+
     use super::*;
-    use crate::merges::{AddU64, Append};
+    use crate::merges::{AddI64, AddU64, Append, Max, UnionSet};
 
     fn merges() -> Merges {
         let named: [(&str, Arc<dyn Merge>); 2] = [("add", Arc::new(AddU64)), ("append", Arc::new(Append))];
@@ -292,6 +294,41 @@ mod tests {
         // Only those of one time are combined.
         assert_eq!(merges.combine(&made(8, b"a"), &made(8, b"b")), Some(made(8, b"ab")));
         assert_eq!(merges.combine(&made(8, b"a"), &made(9, b"b")), None);
+    }
+
+    /// The law by which the engine may replace two deltas: the value is the same, whether it has expired when
+    /// they were made or not.
+    #[test]
+    fn a_combined_delta_has_the_effect_of_both_on_values_that_expire() {
+        let names = ["u64", "i64", "max", "append", "set"];
+        let all: [Arc<dyn Merge>; 5] =
+            [Arc::new(AddU64), Arc::new(AddI64), Arc::new(Max), Arc::new(Append), Arc::new(UnionSet)];
+        let named = names.map(str::to_owned).into_iter().zip(all).collect();
+        let merges = Merges::of(&BTreeMap::new(), &named).unwrap();
+        let (mut combined, mut kept) = (0, 0);
+        for seed in 0..3000 {
+            let mut rng = Rng::new(seed);
+            let name = *rng.pick(&names);
+            let bytes = |rng: &mut Rng| rng.below_u64(1000).to_le_bytes()[..rng.below(9)].to_vec();
+            let made = |rng: &mut Rng| {
+                let delta = delta(name, &bytes(rng));
+                if rng.percent(20) { delta } else { expiring::timed_delta(rng.between(8, 9) as i64, &delta) }
+            };
+            let (older, newer) = (made(&mut rng), made(&mut rng));
+            let Some(both) = merges.combine(&older, &newer) else {
+                kept += 1;
+                continue;
+            };
+            combined += 1;
+            let inner = bytes(&mut rng);
+            let timed = [8, 9, 10].map(|ns| expiring::expiring(ns, Deltas::Perhaps, &inner));
+            for old in [None, Some(inner)].into_iter().chain(timed.map(Some)) {
+                let apply = |old: Option<&[u8]>, delta: &[u8]| merges.apply(old, delta).unwrap();
+                let one_by_one = apply(apply(old.as_deref(), &older).as_deref(), &newer);
+                assert_eq!(one_by_one, apply(old.as_deref(), &both), "{name}, seed {seed}: {old:?}");
+            }
+        }
+        assert!(combined > 500 && kept > 500, "{combined} combined, {kept} kept");
     }
 
     #[test]

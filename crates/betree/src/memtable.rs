@@ -22,6 +22,7 @@ use range_history::RangeHistory;
 use crate::error::Error;
 use crate::key::Cut;
 use crate::message::{Bytes, Kind, Msn, PairCompression, Point, RangeDelete};
+use crate::planted::{self, Bug};
 use crate::upsert::Upsert;
 use crate::views::Seen;
 
@@ -119,9 +120,16 @@ impl Memtable {
                     (resolved(base.kind().is_some_and(Kind::is_put).then_some(&*base.value)), false)
                 }
                 [] if covered => (resolved(None), false),
-                [.., last] if last.kind().is_some_and(Kind::is_upsert) && !seen.between(last.msn, msn) => {
+                [.., last]
+                    if last.kind().is_some_and(Kind::is_upsert)
+                        && (!seen.between(last.msn, msn) || planted::is(Bug::DeltasCombinedAcrossViews)) =>
+                {
                     match function.combine(&last.value, delta) {
-                        Some(both) => (Pending::message(msn, Kind::Upsert(asked), Bytes::Own(both)), true),
+                        Some(both) => {
+                            let is_old = planted::is(Bug::DeltasCombinedUnderOldNumber);
+                            let msn = if is_old { last.msn } else { msn };
+                            (Pending::message(msn, Kind::Upsert(asked), Bytes::Own(both)), true)
+                        }
                         None => (unresolved(), false),
                     }
                 }

@@ -83,6 +83,12 @@ pub enum Bug {
     CopiesMadeLast,
     /// The GOTO for a source comes after the deletes of its batch.
     SourceBackAfterDelete,
+    /// Of two deltas that become one on their way down, the newer is applied first.
+    DeltasCombinedBackwards,
+    /// Memtables combine deltas though a view sees only the older one.
+    DeltasCombinedAcrossViews,
+    /// Two deltas that become one keep the number of the older.
+    DeltasCombinedUnderOldNumber,
     /// Memtables keep no entries that views see.
     EntriesOfViewsDropped,
     /// Memtables change their only set of range deletes, which views see.

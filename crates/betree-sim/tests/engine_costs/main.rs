@@ -8,6 +8,7 @@ mod point_reads;
 mod scans;
 mod seeks;
 mod space;
+mod upserts;
 mod views;
 mod writes;
 

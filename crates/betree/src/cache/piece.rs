@@ -329,6 +329,20 @@ impl Piece {
         Some((at, Some(newest)))
     }
 
+    /// Whether its runs on the device may stay where newer messages join it in memory. Otherwise they are too
+    /// many, and the next write makes one run of all.
+    pub fn may_keep_runs(&self) -> bool {
+        let state = self.state.lock();
+        match &state.contents {
+            Contents::OnDevice { at, .. } => at.may_grow(),
+            Contents::Over { .. } => true,
+            Contents::Memory(_) => {
+                let last = state.lineage.as_ref().and_then(|lineage| lineage.last_written());
+                last.is_none_or(|(at, _)| at.may_grow())
+            }
+        }
+    }
+
     /// Keeps contents that were read from the device in memory. Returns those in memory afterwards, because
     /// another reader may have been faster; `true` if they are the given ones.
     ///

@@ -1,8 +1,10 @@
 //! Sorted runs in memory, of which partitions and basements consist: search ([`Run`]), building
-//! ([`RunBuilder`]), layers ([`Layers`]), and messages applied to pairs ([`merged`]). Their bytes are those
-//! on the device before compression; `format/run.rs` has the layout.
+//! ([`RunBuilder`]), layers ([`Layers`]), upserts that become one ([`combine()`]), and messages
+//! applied to pairs ([`merged`]). Their bytes are those on the device before compression; `format/run.rs` has
+//! the layout.
 
 mod builder;
+mod combine;
 mod fences;
 mod fold;
 mod layers;
@@ -13,6 +15,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 pub(crate) use builder::RunBuilder;
+pub(crate) use combine::{Combined, combine, combined, with_combined};
 pub(crate) use fold::{Pairs, merged, only_folded, pairs_of};
 pub(crate) use layers::{Layers, live, newer_than, same_key, with_newer};
 

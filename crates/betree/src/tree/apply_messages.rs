@@ -14,11 +14,11 @@ use crate::message::{Goto, Point, RangeDelete, outside};
 use crate::node::{Basement, Body, Edge, Node, join_nulls};
 use crate::node_id::NodeId;
 use crate::planted::{self, Bug};
-use crate::run::{Run, RunBuilder, merged, with_newer};
+use crate::run::{Combined, Run, RunBuilder, combine, combined, merged, with_combined, with_newer};
 
 /// Messages on their way down: points by (key, msn) and disjoint ranges in order, all in one node's
 /// coordinates and inside its bounds. A point is newer than a range of the same messages that covers it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Messages<'m> {
     pub points: Vec<Point<'m>>,
     pub ranges: Vec<RangeDelete>,
@@ -33,6 +33,16 @@ impl<'m> Messages<'m> {
             points: run.map_or_else(Vec::new, |run| (0..run.len()).map(|i| run.point(i)).collect()),
             ranges: run.map_or_else(Vec::new, |run| run.ranges().to_vec()),
             gotos,
+        }
+    }
+
+    /// The messages with upserts that became one in place of those that they were made of.
+    pub(super) fn with_combined<'c>(&'c self, all: &'c [Combined]) -> Cow<'c, Messages<'c>> {
+        match with_combined(&self.points, all) {
+            Cow::Borrowed(_) => Cow::Borrowed(self),
+            Cow::Owned(points) => {
+                Cow::Owned(Messages { points, ranges: self.ranges.clone(), gotos: self.gotos.clone() })
+            }
         }
     }
 
@@ -96,8 +106,8 @@ pub(crate) struct Applied {
 }
 
 impl Tree<'_> {
-    /// Returns the node's body with the messages applied. `is_private`: the path taken is the only one to the
-    /// node.
+    /// Returns the node's body with the messages applied; those of one key that can be combined come as one.
+    /// `is_private`: the path taken is the only one to the node.
     pub fn apply_messages(
         &self,
         node: &Node,
@@ -105,6 +115,8 @@ impl Tree<'_> {
         is_private: bool,
         applied: &mut Applied,
     ) -> Result<Body> {
+        let all = combine(&messages.points, self.upsert);
+        let messages = &*messages.with_combined(&all);
         match &node.body {
             Body::Interior(edges) => {
                 Ok(Body::Interior(self.apply_to_edges(edges, messages, is_private, applied)?))
@@ -200,8 +212,10 @@ impl Tree<'_> {
             }
             edge.longest_key = edge.longest_key.max(longest_behind(&edge, mine));
             edge.partition = (!run.is_empty()).then(|| match grown {
-                Some(older) if !hides_all => Piece::grown(&self.store.cache, run, older),
-                _ => Piece::new(&self.store.cache, run),
+                Some(older) if !hides_all && older.may_keep_runs() => {
+                    Piece::grown(&self.store.cache, run, older)
+                }
+                _ => Piece::new(&self.store.cache, combined(run, self.upsert)),
             });
             out.push(edge);
         }

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::invariant::internal;
 use crate::node::{Body, Edge, Node, is_nothing, join_nulls, live, next_live, shown_basements, shown_edges};
 use crate::planted::{self, Bug};
-use crate::run::Run;
+use crate::run::{Run, combine};
 
 impl Tree<'_> {
     /// The edges that an edge shows of its interior child, with the edge's pending messages applied to them:
@@ -24,7 +24,8 @@ impl Tree<'_> {
         }
         let run = edge.partition.as_ref().map(|piece| self.store.run(piece)).transpose()?;
         let messages = Messages::of(run.as_deref(), edge.gotos.clone());
-        self.apply_to_edges(&shown, &messages, false, &mut Applied::default())
+        let all = combine(&messages.points, self.upsert);
+        self.apply_to_edges(&shown, &messages.with_combined(&all), false, &mut Applied::default())
     }
 
     /// Replaces edges to the highest children by those children's own edges, one level at a time, while at

@@ -4,6 +4,7 @@
 mod block_inheritance;
 mod changes_during_checkpoint;
 mod check_of_damage;
+mod combined_upserts;
 mod header_eviction;
 mod hostile_nodes;
 mod merge_while_written;
