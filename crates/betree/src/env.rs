@@ -9,6 +9,7 @@ pub(crate) mod disputed;
 mod durability;
 mod errors;
 mod expired;
+mod freeze;
 mod grow;
 mod identity;
 mod ingest;
@@ -26,8 +27,8 @@ mod view;
 
 use alloc::vec::Vec;
 
-use betree_platform::sync::Mutex;
 use betree_platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use betree_platform::sync::{Condvar, Mutex};
 
 use crate::engine::checkpoint::Committed;
 use crate::engine::scheduler::Scheduler;
@@ -69,6 +70,10 @@ pub struct Env {
     /// Gives out sequence numbers: a message's number, its place in the log and its place in the
     /// memtable are decided in one critical section.
     pub(crate) commit: Mutex<Committer>,
+    /// Whether commits wait until the end of a freeze; changed under the commit lock.
+    is_frozen: AtomicBool,
+    /// Is told, with the commit lock, of the end of a freeze.
+    thawed: Condvar,
     pub(crate) checkpoint: Mutex<Committed>,
     pub(crate) opened: Opened,
     /// The volume's identity as the next superblock will store it.
@@ -100,6 +105,8 @@ impl Env {
             engine,
             log,
             commit: Mutex::new(Committer { next_msn, end }),
+            is_frozen: AtomicBool::new(false),
+            thawed: Condvar::new(),
             identity: Mutex::new(committed.superblock.identity.clone()),
             volume_bytes: AtomicU64::new(committed.superblock.volume_bytes),
             pairs_are_to_ask: AtomicBool::new(false),

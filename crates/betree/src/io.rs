@@ -4,8 +4,8 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_platform::sync::Mutex;
 use betree_platform::sync::atomic::{AtomicU64, Ordering};
+use betree_platform::sync::{Mutex, RwLock, RwLockWriteGuard};
 use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp, Read};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -33,6 +33,8 @@ pub(crate) struct Disk {
     poison: Mutex<Option<String>>,
     /// Held over a sync: the system may report a lost write to only one of two syncs at once.
     sync_turn: Mutex<()>,
+    /// Held shared over each change of the device, exclusively while nothing may change on it.
+    change_turn: RwLock<()>,
     reads: AtomicU64,
     read_bytes: AtomicU64,
     read_rounds: AtomicU64,
@@ -65,6 +67,7 @@ impl Disk {
             health: Health::new(watcher),
             poison: Mutex::new(None),
             sync_turn: Mutex::new(()),
+            change_turn: RwLock::new(()),
             reads: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             read_rounds: AtomicU64::new(0),
@@ -87,6 +90,7 @@ impl Disk {
 
     /// As [`Device::grow`].
     pub(crate) fn grow(&self, len: u64) -> Result<u64> {
+        let _turn = self.change_turn.read();
         self.refuse_if_poisoned()?;
         self.device.grow(len).map_err(|error| match error.is_full() {
             true => Error::DeviceFull(error),
@@ -139,6 +143,7 @@ impl Disk {
     /// [`Error::DeviceFull`].
     pub(crate) fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
         debug_assert!(is_in_blocks(offset, buf.len()));
+        let _turn = self.change_turn.read();
         self.refuse_if_poisoned()?;
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.write_bytes.fetch_add(buf.len() as u64, Ordering::Relaxed);
@@ -176,6 +181,7 @@ impl Disk {
 
     /// Discards bytes that nothing needs; offset and length are whole blocks. Nothing is lost by a failure.
     pub(crate) fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        let _turn = self.change_turn.read();
         self.refuse_if_poisoned()?;
         Ok(self.device.discard(offset, len)?)
     }
@@ -192,12 +198,19 @@ impl Disk {
     /// depends. A failure of its own is not counted.
     pub(crate) fn write_note(&self, offset: u64, buf: &[u8]) -> Result<()> {
         debug_assert!(is_in_blocks(offset, buf.len()));
-        let _turn = self.sync_turn.lock();
+        let _turn = self.change_turn.read();
+        let _sync = self.sync_turn.lock();
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.write_bytes.fetch_add(buf.len() as u64, Ordering::Relaxed);
         self.device.write_at(offset, buf)?;
         self.syncs.fetch_add(1, Ordering::Relaxed);
         Ok(self.device.sync()?)
+    }
+
+    /// Waits until no write, growth or discard is under way, and makes later ones wait until the guard is
+    /// dropped. Reads and syncs go on.
+    pub(crate) fn hold_changes(&self) -> RwLockWriteGuard<'_, ()> {
+        self.change_turn.write()
     }
 
     /// [`Error::ReadOnly`] after a failed write or sync.

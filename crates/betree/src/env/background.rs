@@ -30,7 +30,7 @@ impl Env {
     }
 
     fn work_once(&self) -> Result<bool> {
-        if self.opened.for_reading {
+        if self.opened.for_reading || self.is_frozen() {
             return Ok(false);
         }
         self.engine.freeze(false);

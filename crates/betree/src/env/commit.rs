@@ -141,7 +141,7 @@ impl Env {
         let most = batch.clone_key_bytes_max();
         let engine = &self.engine;
         let expected_msn = {
-            let commit = self.commit.lock();
+            let commit = self.lock_thawed();
             match engine.changed_since(footprint, since) {
                 Since::Unchanged => {}
                 changed => return Ok(Err(changed)),
@@ -157,6 +157,12 @@ impl Env {
         // Without the writers' lock, so that no other thread waits for these reads.
         let mut prepared = prepare(expected_msn)?;
         let mut commit = self.commit.lock();
+        if self.is_frozen() {
+            // A freeze needs the structures to begin.
+            drop((commit, prepared, structures));
+            drop(self.lock_thawed());
+            return self.commit_ranges(batch, claim, footprint, since);
+        }
         self.writable(&commit)?;
         let first_msn = commit.next_msn;
         if first_msn != expected_msn {

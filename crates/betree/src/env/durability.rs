@@ -69,7 +69,10 @@ impl Env {
     }
 
     /// As [`checkpoint`](Env::checkpoint), unless the volume takes no changes, or is being closed.
-    pub(crate) fn checkpoint_if_open(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// As `checkpoint`.
+    pub fn checkpoint_if_open(&self) -> Result<()> {
         let mut committed = self.checkpoint.lock();
         // A close that begins from here on writes the last checkpoint.
         let is_writable = self.writable(&self.commit.lock()).is_ok();

@@ -188,6 +188,12 @@ impl Env {
     fn put_while_others_wait(self: &Arc<Self>, dict: DictId, built: &BuiltTree<'_>) -> Result<u64> {
         let structures = self.engine.lock_structures();
         let mut commit = self.commit.lock();
+        if self.is_frozen() {
+            // A freeze needs the structures to begin.
+            drop((commit, structures));
+            drop(self.lock_thawed());
+            return self.put_while_others_wait(dict, built);
+        }
         self.writable(&commit)?;
         self.engine.freeze(true);
         self.engine.absorb_at_roots(&structures)?;
@@ -257,6 +263,12 @@ impl Env {
         // Read before the writers' lock is taken: the same again then reads nothing.
         drop(PreparedRanges::of_tree(engine, &structures, dict, since, built)?);
         let mut commit = self.commit.lock();
+        if self.is_frozen() {
+            // A freeze needs the structures to begin.
+            drop((commit, structures));
+            drop(self.lock_thawed());
+            return self.put_unless_changed(dict, built, footprint, since, replaces);
+        }
         self.writable(&commit)?;
         let is_unchanged = matches!(engine.changed_since(footprint, since), Since::Unchanged);
         if !is_unchanged && !planted::is(Bug::IngestOverLaterChanges) {

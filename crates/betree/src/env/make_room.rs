@@ -11,17 +11,17 @@ use crate::error::{Error, Result};
 
 impl Env {
     /// The writers' lock, held from a moment at which there is room for the claim: claims that other threads
-    /// found room for have been taken by then.
+    /// found room for have been taken by then. No freeze lasts then; the caller holds no other lock.
     pub(super) fn lock_with_room(&self, claim: &Claim) -> Result<MutexGuard<'_, Committer>> {
         loop {
-            let commit = self.commit.lock();
+            let commit = self.lock_thawed();
             if self.engine.room().fits(claim, 0) {
                 return Ok(commit);
             }
             drop(commit);
             let made = self.make_room(claim);
             if claim.is_taken_always && made.as_ref().err().is_none_or(Error::is_want_of_space) {
-                return Ok(self.commit.lock());
+                return Ok(self.lock_thawed());
             }
             made?;
         }
@@ -71,7 +71,7 @@ impl Env {
     /// # Errors
     /// As [`checkpoint`](Env::checkpoint).
     pub fn reclaim(&self) -> Result<()> {
-        if self.opened.for_reading {
+        if self.opened.for_reading || self.is_frozen() {
             return Ok(());
         }
         // Another thread may have taken note of the pending deletes and not have carried them out yet.

@@ -125,6 +125,11 @@ impl InodeTable {
         self.inner.lock().queue(inode);
     }
 
+    /// Whether inodes wait to leave.
+    pub fn has_leaving(&self) -> bool {
+        self.leaving.load(Relaxed) != 0
+    }
+
     /// Takes up to `most` of the inodes that leave when their times of access have been put.
     pub fn take_leaving(&self, most: usize) -> Vec<InodeId> {
         if self.leaving.load(Relaxed) == 0 {

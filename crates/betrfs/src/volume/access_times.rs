@@ -65,8 +65,10 @@ impl Volume {
         true
     }
 
-    /// Puts the times of access of all accessed inodes, until the volume refuses a change.
+    /// Puts the times of access of all accessed inodes, until the volume refuses a change; none during a
+    /// freeze.
     pub(super) fn put_access_times(&self) {
+        let Some(_going) = self.own_changes.begin() else { return };
         let mut nodes = self.accessed.take();
         while let Some(node) = nodes.pop() {
             let Some(inode) = self.table.get(node) else { continue };
@@ -111,6 +113,11 @@ impl Volume {
     /// Puts the times of access of inodes that are to leave memory, so that they can. The caller holds no
     /// lock.
     pub(super) fn release_leaving(&self) {
+        if !self.table.has_leaving() {
+            return;
+        }
+        // During a freeze they stay.
+        let Some(_going) = self.own_changes.begin() else { return };
         for node in self.table.take_leaving(LEAVING_AT_ONCE) {
             let Some(inode) = self.table.get(node) else { continue };
             if self.put_access_time(&inode).is_err() {

@@ -282,6 +282,8 @@ impl Volume {
         if !matches!(inode.place(), Place::Orphan { .. }) {
             return Ok(());
         }
+        // During a freeze it stays.
+        let Some(_going) = self.own_changes.begin_with(inode) else { return Ok(()) };
         let op = self.update(OpKind::Internal, 0)?;
         let _shared = self.namespace.shared();
         let state = inode.state.write();

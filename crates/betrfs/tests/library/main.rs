@@ -16,6 +16,7 @@ mod device_costs;
 mod dice;
 mod file_cache;
 mod find_inode;
+mod freeze;
 mod full;
 mod hostile;
 mod inode_flags;
