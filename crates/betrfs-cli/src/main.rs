@@ -26,9 +26,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    backup, check, clone, completions, debug, df, doctor, get, image, info, install_helpers, kv, label, list,
-    manual, map, metadata_copies, mkfs, mount, probe, quota, recompress, rescue, resize, rm_tree, scrub, set,
-    snapshot, stats, sync, top, tree, trim, umount, usage, uuid,
+    backup, check, clone, completions, debug, df, doctor, freeze, get, image, info, install_helpers, kv,
+    label, list, manual, map, metadata_copies, mkfs, mount, probe, quota, recompress, rescue, resize,
+    rm_tree, scrub, set, snapshot, stats, sync, thaw, top, tree, trim, umount, usage, uuid,
 };
 use helper::ExitCodes;
 use log::Place;
@@ -98,6 +98,8 @@ enum Command {
     Resize(resize::Arguments),
     Doctor(doctor::Arguments),
     Sync(sync::Arguments),
+    Freeze(freeze::Arguments),
+    Thaw(thaw::Arguments),
     Usage(usage::Arguments),
     Tree(tree::Arguments),
     Kv(kv::Arguments),
@@ -155,6 +157,8 @@ fn main() -> ExitCode {
         Command::Resize(command) => resize::run(command),
         Command::Doctor(command) => doctor::run(command),
         Command::Sync(command) => sync::run(command),
+        Command::Freeze(command) => freeze::run(command),
+        Command::Thaw(command) => thaw::run(command),
         Command::Usage(command) => usage::run(command),
         Command::Tree(command) => tree::run(command),
         Command::Kv(command) => kv::run(command),

@@ -10,12 +10,13 @@
 //! one request, a line. `status` is answered with JSON; `ping` with a word; `farewell` with a word at once,
 //! and with the outcome when the volume is closed and released; `closing` with lines until then; `check` and
 //! `scrub` with lines while it is read; `backup` with the volume's blocks; `layout` and `map` with JSON;
-//! `order` with the outcome of a change.
+//! `order` with the outcome of a change; `freeze` and `thaw` when the volume stands still, and goes on.
 
 mod backup;
 mod check;
 mod client;
 mod closing;
+mod freeze;
 mod layout;
 mod map;
 mod order;
@@ -32,6 +33,7 @@ use std::time::Duration;
 pub use backup::{BackupError, BackupPart};
 pub use check::CheckError;
 pub use client::{Farewell, Line, Unheard};
+pub use freeze::NotFrozen;
 pub use map::MAP_BYTES_MAX;
 pub use order::{NewSize, Order, OrderError};
 pub use probe::become_user;
@@ -61,6 +63,10 @@ const LAYOUT: &str = "layout ";
 const MAP: &str = "map ";
 /// Begins an order; JSON follows.
 const ORDER: &str = "order ";
+/// With the longest time in seconds behind it.
+const FREEZE: &str = "freeze ";
+/// With the number of a freeze behind it, or `any`.
+const THAW: &str = "thaw ";
 const PING: &str = "ping\n";
 const FAREWELL: &str = "farewell\n";
 /// The answer to `ping`, and the first to `farewell`.

@@ -15,6 +15,7 @@ mod counters;
 mod errno;
 mod error_status;
 mod file_map;
+mod freeze;
 mod inherited;
 mod ioctl;
 mod latency;
@@ -38,12 +39,13 @@ pub use check_report::{CheckProblem, CheckReport, ScrubReport, ScrubStatus};
 pub use closing::{CloseState, Closing};
 pub use control::{
     ANSWER_TIME_MAX, BackupError, BackupPart, CheckError, Control, Farewell, Line, MAP_BYTES_MAX, NewSize,
-    Order, OrderError, ScrubRequest, Served, Unheard,
+    NotFrozen, Order, OrderError, ScrubRequest, Served, Unheard,
 };
 pub use counters::{Counters, DataBytes, RequestCount};
 pub use errno::{Errno, errno, is_damage};
 pub use error_status::{CountedErrors, ErrorStatus, WasReadOnly};
 pub use file_map::{DeviceRange, MapExtent, MapRun};
+pub use freeze::{BEGIN_TIME_MAX, End, FreezeError, Step};
 pub use inherited::hand_down_standard_descriptors_only;
 pub use ioctl::{
     Quotas, RemoveTreeError, Restoration, RestoreError, SetQuotaError, approach, checkpoint, clear_quota,

@@ -29,8 +29,13 @@ pub fn metrics_page(status: &Status) -> Result<String, fmt::Error> {
     page.family("info", "gauge", "The volume that is mounted; always 1.")?;
     page.sample("info", &about, 1)?;
     page.single("uptime_seconds", "gauge", "Seconds since the mount.", status.uptime_seconds)?;
-    let is_writable = u64::from(status.state.is == "writable");
-    page.single("writable", "gauge", "1 if changes are taken, 0 if they are refused.", is_writable)?;
+    let is_writable = u64::from(["writable", "frozen"].contains(&status.state.is.as_str()));
+    page.single(
+        "writable",
+        "gauge",
+        "1 if changes are taken, or wait for a thaw, 0 if they are refused.",
+        is_writable,
+    )?;
     if let Some(scrub) = &status.last_scrub {
         let at = u64::try_from(scrub.written).unwrap_or(0);
         page.single(

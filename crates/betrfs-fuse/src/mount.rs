@@ -16,6 +16,7 @@ use betrfs::{AccessTimes, OpenMode, OpenOptions, Report, Scrubbed, Volume};
 use crate::closing::{CloseState, Closing};
 use crate::control::{BackupPart, Control, Order, Served};
 use crate::file_map::MapExtent;
+use crate::freeze::{End, FreezeError, Step};
 use crate::layout::Layout;
 use crate::loop_device;
 use crate::metrics_page::metrics_page;
@@ -128,6 +129,7 @@ pub struct Mount {
     control: Control,
     metrics: Option<MetricsServer>,
     mount: Undone,
+    server: Arc<Server>,
     closing: Arc<Closing>,
     options: MountOptions,
 }
@@ -212,7 +214,7 @@ impl Mount {
         match connected {
             Ok((connection, mount, control, metrics)) => {
                 let mount = Undone { mount, is_over: false };
-                Ok(Mount { connection, control, metrics, mount, closing, options })
+                Ok(Mount { connection, control, metrics, mount, server, closing, options })
             }
             Err(error) => {
                 if let Err(error) = closing.outcome() {
@@ -228,6 +230,12 @@ impl Mount {
         &self.mount.mount
     }
 
+    /// Ends a freeze, as the mount is to end.
+    pub fn freeze_ender(&self) -> impl Fn() + Send + 'static {
+        let server = Arc::clone(&self.server);
+        move || server.end_freeze()
+    }
+
     /// Answers requests until the unmount, then closes the volume. Calls `ready` once the mount answers.
     ///
     /// # Errors
@@ -235,7 +243,7 @@ impl Mount {
     pub fn serve(self, ready: impl FnOnce() + Send + 'static) -> Result<(), MountError> {
         // An error drops these from the last to the first: the connection must close before the mount is
         // removed, as nobody answers.
-        let Mount { closing, mut mount, metrics, control, connection, options } = self;
+        let Mount { closing, server, mut mount, metrics, control, connection, options } = self;
         let own_mount = mount.mount.clone();
         ensure_spare_files()
             .map_err(|source| MountError::Io { doing: "keep descriptors for the control socket", source })?;
@@ -253,11 +261,17 @@ impl Mount {
             .spawn(move || answer_once(&own_mount, ready))
             .map_err(|source| MountError::Io { doing: "start a thread", source })?;
         let broken = mount.mount.clone();
-        let served = connection.serve(move || broken.abort());
+        let touched = mount.mount.clone();
+        let touch = move || {
+            // Whatever it answers.
+            let _ = rustix::fs::statfs(touched.path());
+        };
+        let served = connection.serve(move || broken.abort(), Arc::new(touch));
         mount.is_over = served.is_ok();
         // If the mount is still there, it goes before the volume is closed.
         drop(mount);
         drop(metrics);
+        server.end_freezes();
         let closed = closing.outcome();
         match &closed {
             Ok(()) => tracing::info!("{shown}: unmounted and closed"),
@@ -437,6 +451,22 @@ impl<F: Fn() -> bool + Send + Sync> Served for Asked<F> {
             tracing::warn!("the mount's loop device still shows the size of before: {error}");
         }
         Ok(done)
+    }
+
+    fn freeze(
+        &self,
+        time: Option<Duration>,
+        tell: &mut dyn FnMut(Step) -> io::Result<()>,
+    ) -> Result<End, FreezeError> {
+        self.server.freeze(time, tell)
+    }
+
+    fn thaw(&self, number: Option<u64>) -> bool {
+        self.server.freezer().thaw(number)
+    }
+
+    fn await_thaw(&self) {
+        self.server.freezer().await_thaw();
     }
 }
 

@@ -12,6 +12,7 @@ use crate::check_report::ScrubStatus;
 use crate::control::{Line, Unheard};
 use crate::counters::{Counters, DataBytes, RequestCount};
 use crate::error_status::ErrorStatus;
+use crate::freeze::Frozen;
 use crate::latency::Latency;
 use crate::layout::Room;
 use crate::mount_info::MountEntry;
@@ -49,8 +50,8 @@ pub struct OperationCount {
 /// Whether a volume takes changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeState {
-    /// `writable`, `device-full` (the disk under the volume's file is full: changes resume when it has room)
-    /// or `read-only` (no changes until the next mount).
+    /// `writable`, `frozen` (changes wait for the thaw), `device-full` (the disk under the volume's file is
+    /// full: changes resume when it has room) or `read-only` (no changes until the next mount).
     pub is: String,
     /// The cause, if not writable.
     pub why: Option<String>,
@@ -67,6 +68,17 @@ impl From<State> for VolumeState {
         };
         let since = trouble.as_ref().map(|trouble| trouble.since_ns / 1_000_000_000);
         VolumeState { is: is.to_owned(), why: trouble.map(|trouble| trouble.why), since }
+    }
+}
+
+impl From<Frozen> for VolumeState {
+    fn from(Frozen { since, left, waiting }: Frozen) -> VolumeState {
+        let limit = left.map_or_else(
+            || "until `betrfs thaw`".to_owned(),
+            |left| format!("until `betrfs thaw`, for {} s more at most", left.as_secs()),
+        );
+        let why = format!("by `betrfs freeze`, {limit}; {waiting} changes wait");
+        VolumeState { is: "frozen".to_owned(), why: Some(why), since: Some(since) }
     }
 }
 

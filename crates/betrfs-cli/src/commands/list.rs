@@ -42,7 +42,7 @@ pub struct Listed {
     metadata_copies: Option<u32>,
     /// What is counted on the volume.
     errors: Option<ErrorStatus>,
-    /// `writable`, `device-full`, `read-only`, or why its server was not heard.
+    /// `writable`, `frozen`, `device-full`, `read-only`, or why its server was not heard.
     state: String,
 }
 

@@ -236,7 +236,7 @@ fn serve(
         None => Mount::new(options, replay),
     };
     let mount = mount.map_err(refused)?;
-    signals::unmount_on_request(mount.own_mount().clone())?;
+    signals::unmount_on_request(mount.own_mount().clone(), mount.freeze_ender())?;
     mount.serve(ready)?;
     std::io::stdout().flush().map_err(Failure::from)
 }

@@ -1,6 +1,6 @@
 //! `betrfs sync`: makes writes to a mount durable.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use betrfs_fuse::Errno;
 
@@ -24,9 +24,14 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
-    stats::approach(&arguments.dir)?;
-    let shown = arguments.dir.display();
-    betrfs_fuse::sync(&arguments.dir).map_err(|error| {
+    run_at(&arguments.dir)
+}
+
+/// Makes everything that was written to a mount durable, and what was written to mappings below a directory.
+pub fn run_at(dir: &Path) -> Outcome {
+    stats::approach(dir)?;
+    let shown = dir.display();
+    betrfs_fuse::sync(dir).map_err(|error| {
         let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
             Some(Errno::LOOP) => path::LOOPS.to_owned(),

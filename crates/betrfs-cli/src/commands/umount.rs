@@ -3,19 +3,19 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use betrfs_fuse::mount_point::FoundMount;
-use betrfs_fuse::{ANSWER_TIME_MAX, Line, MountEntry, Unheard};
+use betrfs_fuse::{ANSWER_TIME_MAX, Line, MountEntry, NotFrozen, Unheard};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 
 use crate::bar::LateBar;
 use crate::commands::stats;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, warn};
 use crate::path::absolute;
 
 /// How long to wait for the end of a server that has reported the close of its volume.
@@ -27,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 #[derive(clap::Args)]
 #[command(after_help = "\
 With --lazy the mount is detached at once, even if it is in use or its server does not answer; the volume is \
-closed when nothing uses it any more. On a terminal it shows what is left to write if that takes more than two seconds. Only root and the user who mounted the volume may unmount it.
+closed when nothing uses it any more. On a terminal it shows what is left to write if that takes more than two seconds. A frozen volume thaws first. Only root and the user who mounted the volume may unmount it.
 
 Examples:
   betrfs umount /mnt
@@ -82,6 +82,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }
         Err(why) => return Err(stats::unheard(&dir, &why)),
     };
+    // A connection carries one request.
+    thaw(&dir, mount, line)?;
+    let line = Line::open(mount).map_err(|why| stats::unheard(&dir, &why))?;
     let server =
         line.server().and_then(|pid: Pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
     let farewell = line.farewell(mount).map_err(|why| stats::unheard(&dir, &why))?;
@@ -100,6 +103,17 @@ pub fn run(arguments: &Arguments) -> Outcome {
         if let (Ok(1..), Some(shown)) = (ended, shown) {
             let _ = shown.join();
         }
+    }
+    Ok(())
+}
+
+/// Ends a freeze: the unmount would wait for its end.
+fn thaw(dir: &Path, mount: &MountEntry, line: Line) -> Outcome {
+    match line.thaw(mount, None) {
+        Ok(()) => warn(&format!("{} was frozen, and thaws for the unmount", dir.display())),
+        Err(NotFrozen::Unheard(why)) => return Err(stats::unheard(dir, &why)),
+        // It is not frozen, or its server knows no freeze.
+        Err(NotFrozen::Failed(_)) => {}
     }
     Ok(())
 }

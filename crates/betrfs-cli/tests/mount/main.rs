@@ -21,6 +21,7 @@ mod direct;
 mod directories;
 mod durable_writes;
 mod errors;
+mod freeze;
 mod full_disk;
 mod handles;
 mod helpers;

@@ -133,6 +133,11 @@ impl Line {
         Patient { stream: self.stream, mount: mount.clone(), server: self.server }
     }
 
+    /// The connection itself, for a caller with a time limit of its own.
+    pub(super) fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
     /// Reads the first word of the connection: whether the mount is live, and not over.
     fn is_live(&mut self) -> Result<bool, Unheard> {
         let mut greeting = [0; LIVE.len()];

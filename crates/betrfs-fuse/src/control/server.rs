@@ -21,12 +21,13 @@ use super::backup::{self, BackupPart};
 use super::timed::{Timed, write_until};
 use super::turn::Turn;
 use super::{
-    BACKUP, CHECK, CLEAN, CLOSING, FAREWELL, HEARD, LAYOUT, LIVE, LOOK_EVERY, MAP, ORDER, OVER, PING, SCRUB,
-    STATUS,
+    BACKUP, CHECK, CLEAN, CLOSING, FAREWELL, FREEZE, HEARD, LAYOUT, LIVE, LOOK_EVERY, MAP, ORDER, OVER, PING,
+    SCRUB, STATUS, THAW,
 };
-use super::{Order, check, closing, layout, map, name_of, order, scrub};
+use super::{Order, check, closing, freeze, layout, map, name_of, order, scrub};
 use crate::closing::CloseState;
 use crate::file_map::MapExtent;
+use crate::freeze::{End, FreezeError, Step};
 use crate::layout::Layout;
 
 /// How long a server waits for a client's request, and for the client to read the answer.
@@ -88,6 +89,23 @@ pub trait Served: Send + Sync {
     /// # Errors
     /// The volume's; it is unchanged then.
     fn carry_out(&self, order: &Order) -> betrfs::Result<u64>;
+
+    /// Freezes the volume for some time, or until the thaw:
+    /// [`Freezer::freeze`](crate::freeze::Freezer::freeze).
+    ///
+    /// # Errors
+    /// [`FreezeError`].
+    fn freeze(
+        &self,
+        time: Option<Duration>,
+        tell: &mut dyn FnMut(Step) -> io::Result<()>,
+    ) -> Result<End, FreezeError>;
+
+    /// Ends the freeze with this number, or any; `false` if there is none. Does not wait for its end.
+    fn thaw(&self, number: Option<u64>) -> bool;
+
+    /// Waits for the end of a freeze that is about to end.
+    fn await_thaw(&self);
 }
 
 /// The work that takes long, each for one client at a time.
@@ -191,6 +209,12 @@ fn answer(
     }
     if let Some(text) = request.strip_prefix(ORDER) {
         return order::answer(stream, text, served, &turns.order);
+    }
+    if let Some(seconds) = request.strip_prefix(FREEZE) {
+        return freeze::freeze(stream, seconds, served);
+    }
+    if let Some(which) = request.strip_prefix(THAW) {
+        return freeze::thaw(stream, which, served);
     }
     match request.as_str() {
         STATUS => write_until(&mut stream, &served.status(), Instant::now() + PATIENCE),

@@ -13,6 +13,7 @@ use super::sockets::{connect, may_serve, sockets};
 use super::*;
 use crate::closing::CloseState;
 use crate::file_map::MapExtent;
+use crate::freeze::{End, FreezeError, Step};
 use crate::layout::Layout;
 use crate::mount_info::MountEntry;
 
@@ -136,6 +137,52 @@ impl Served for Asked {
             Order::RenewMetadata => Ok(3),
         }
     }
+
+    /// Stands still at once; a time of 3 s is refused, and one of 4 s never comes to stand still.
+    fn freeze(
+        &self,
+        time: Option<Duration>,
+        tell: &mut dyn FnMut(Step) -> std::io::Result<()>,
+    ) -> Result<End, FreezeError> {
+        tell(Step::Holds).map_err(FreezeError::Gone)?;
+        match time.map(|time| time.as_secs()) {
+            Some(3) => Err(FreezeError::Slow),
+            Some(4) => {
+                std::thread::sleep(Duration::from_millis(300));
+                tell(Step::StandsStill(4)).map_err(FreezeError::Gone).map(|()| End::Asked)
+            }
+            time => tell(Step::StandsStill(time.unwrap_or(7))).map_err(FreezeError::Gone).map(|()| End::Time),
+        }
+    }
+
+    /// The freezes 7 and 8 last.
+    fn thaw(&self, number: Option<u64>) -> bool {
+        number.is_none_or(|number| [7, 8].contains(&number))
+    }
+
+    fn await_thaw(&self) {}
+}
+
+#[test]
+fn a_freeze_tells_its_number_and_a_thaw_is_heard() {
+    let mount = mount_of(31);
+    let asked = Asked { status: b"{}", is_over: false, looks: AtomicU32::new(0) };
+    let _control = Control::listen(mount.device, 31, Arc::new(asked)).unwrap();
+    let line = || Line::open(&mount).unwrap();
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    let wait = Duration::from_secs(10);
+    assert_eq!(line().freeze(None, wait).unwrap(), 7);
+    assert_eq!(line().freeze(seconds(60), wait).unwrap(), 60);
+    // A part of a second is not none.
+    assert_eq!(line().freeze(Some(Duration::from_millis(1)), wait).unwrap(), 1);
+    let refused = line().freeze(seconds(3), wait).unwrap_err();
+    assert_eq!(refused.to_string(), FreezeError::Slow.to_string());
+    let late = line().freeze(seconds(4), Duration::from_millis(50)).unwrap_err();
+    assert!(late.to_string().contains("did not stand still"), "{late}");
+    for number in [None, Some(7), Some(8)] {
+        line().thaw(&mount, number).unwrap();
+    }
+    assert_eq!(line().thaw(&mount, Some(6)).unwrap_err().to_string(), "it is not frozen");
 }
 
 #[test]

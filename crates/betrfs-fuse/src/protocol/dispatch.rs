@@ -1,5 +1,6 @@
 //! Dispatch: decodes each kind of request, calls the server, encodes its answer.
 
+mod effect;
 mod ioctl;
 
 use std::io;
@@ -64,6 +65,7 @@ impl Answerer for Dispatch {
         };
         let counters = self.server.counters();
         counters.arrived(opcode);
+        let _passed = self.server.freezer().pass(effect::of(opcode, body));
         let began = Instant::now();
         let request = Request { header, body, out, tasks: self.server.tasks() };
         let answer = answering(opcode.name(), || self.compute(opcode, request));
@@ -72,6 +74,11 @@ impl Answerer for Dispatch {
             Opcode::Forget | Opcode::BatchForget => Outcome::Silent,
             _ => Outcome::Reply(answer),
         }
+    }
+
+    fn ended(&self) {
+        // Threads that wait for the end of a freeze hold the mount's end up.
+        self.server.freezer().end_for_good();
     }
 }
 

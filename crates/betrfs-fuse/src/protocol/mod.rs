@@ -38,6 +38,9 @@ pub enum Outcome {
 pub trait Answerer: Send + Sync {
     /// Answers one request. The reply without its header is written to the start of `out`.
     fn answer(&self, header: &InHeader, body: Body<'_>, out: &mut [u8]) -> Outcome;
+
+    /// The kernel has ended the connection: no request that waits may go on waiting.
+    fn ended(&self);
 }
 
 /// Sends notices to the kernel.

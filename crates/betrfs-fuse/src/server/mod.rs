@@ -21,10 +21,11 @@ mod readdirplus_policy;
 mod writable_mappings;
 mod xattr;
 
+use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use betree::{NodeCopies, ScrubOptions, ScrubStep};
 use betrfs::{Report, Scrubbed, Volume};
@@ -36,6 +37,7 @@ use crate::closing::{CloseState, Closing};
 use crate::control::{BackupPart, Order};
 use crate::counters::Counters;
 use crate::errno::{errno, is_alarming, is_of_read_only};
+use crate::freeze::{End, FreezeError, Freezer, Step};
 use crate::layout::Layout;
 use crate::status::{Identity, Status};
 
@@ -71,6 +73,7 @@ pub struct Server {
     acls: Acls,
     user_clones: UserClones,
     closing: Arc<Closing>,
+    freezer: Freezer,
     tasks: Arc<dyn Tasks>,
     transport: OnceLock<&'static str>,
     metrics: OnceLock<SocketAddr>,
@@ -101,6 +104,7 @@ impl Server {
             acls,
             user_clones: UserClones::default(),
             closing,
+            freezer: Freezer::default(),
             tasks,
             transport: OnceLock::new(),
             metrics: OnceLock::new(),
@@ -131,7 +135,41 @@ impl Server {
 
     /// DESTROY: the last request of a mount of a block device; umount(2) waits for its answer.
     pub fn destroy(&self) {
+        self.end_freezes();
         self.closing.close();
+    }
+
+    /// The gate for requests that change something.
+    pub fn freezer(&self) -> &Freezer {
+        &self.freezer
+    }
+
+    /// Freezes the volume for some time, or until the thaw, in the calling thread.
+    ///
+    /// # Errors
+    /// [`FreezeError`].
+    pub fn freeze(
+        &self,
+        time: Option<Duration>,
+        tell: &mut dyn FnMut(Step) -> io::Result<()>,
+    ) -> Result<End, FreezeError> {
+        self.freezer.freeze(&self.volume, time, tell)
+    }
+
+    /// Ends a freeze and waits for its end: an unmount would wait for it.
+    pub fn end_freeze(&self) {
+        if self.freezer.thaw(None) {
+            tracing::info!("thawing, as the mount is to end");
+            self.freezer.await_thaw();
+        }
+    }
+
+    /// As [`end_freeze`](Server::end_freeze), and no other begins: the close of the volume would wait for it.
+    pub fn end_freezes(&self) {
+        if self.freezer.end_for_good() {
+            tracing::info!("thawing, as the mount has ended");
+            self.freezer.await_thaw();
+        }
     }
 
     /// What is known of the tasks that send requests.
@@ -232,6 +270,9 @@ impl Server {
         let transport = self.transport.get().copied().unwrap_or_default();
         let (volume, counters) = (&self.volume, &self.counters);
         let mut status = Status::of(&self.identity, transport, volume, counters, self.started.elapsed());
+        if let Some(frozen) = self.freezer.frozen() {
+            status.state = frozen.into();
+        }
         status.metrics = self.metrics.get().map(SocketAddr::to_string);
         status
     }

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -9,9 +10,11 @@ use std::time::Duration;
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::pool::Pool;
 use super::reader_gate::{ReaderGate, leave_gate, leave_gate_where_it_waits};
+use crate::freeze::{AroundWaits, around_waits};
 use crate::protocol::init::PAYLOAD_BYTES_MAX;
-use crate::protocol::{Answerer, NotifySink, Outcome};
+use crate::protocol::{Answerer, NotifySink, Outcome, THREAD_NAME};
 use crate::wire::{Body, InHeader, OutHeader};
 
 /// The longest request: a WRITE's payload, with room for its header and structure.
@@ -38,25 +41,60 @@ pub struct Reader {
     pub answerer: Arc<dyn Answerer>,
     /// The gate before each read.
     pub reader_gate: Arc<ReaderGate>,
+    /// The threads that read.
+    pub pool: Arc<Pool>,
     /// Whether only FORGETs come this way, as with io_uring.
     pub only_forgets: bool,
 }
 
+/// Whether a reader is one of the usual ones.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It reads until the connection ends.
+    Usual,
+    /// It reads as long as others wait for the end of a freeze.
+    StandIn,
+}
+
+impl AroundWaits for Reader {
+    fn begins(&self) {
+        leave_gate();
+        self.pool.wait_begins(|| {
+            let reader = self.clone();
+            thread::Builder::new().name(format!("{THREAD_NAME}-dev")).spawn(move || {
+                if let Err(error) = reader.run(Kind::StandIn) {
+                    tracing::error!("cannot read from the kernel: {error}");
+                }
+            })
+        });
+    }
+
+    fn ends(&self) {
+        self.pool.wait_ends();
+    }
+}
+
 impl Reader {
-    /// Answers requests until the connection ends.
+    /// Answers requests until the connection ends, or the thread is not needed any more.
     ///
     /// # Errors
     /// The operating system's, of reading.
-    pub fn run(&self) -> io::Result<()> {
+    pub fn run(&self, kind: Kind) -> io::Result<()> {
         let mut request = vec![0; REQUEST_BYTES_MAX];
         let mut out = vec![0; PAYLOAD_BYTES_MAX];
         leave_gate_where_it_waits();
+        around_waits(Rc::new(self.clone()));
         loop {
+            if kind == Kind::StandIn && self.pool.lets_go() {
+                leave_gate();
+                return Ok(());
+            }
             self.reader_gate.pass();
             let len = match read(&self.device, &mut request) {
                 Ok(Some(len)) => len,
                 ended => {
                     leave_gate();
+                    self.answerer.ended();
                     return ended.map(drop);
                 }
             };

@@ -5,6 +5,7 @@
 //! only a thread that waits for the disk leaves the next request to another ([`queues`], [`reader_gate`]).
 
 mod device;
+mod pool;
 mod queues;
 mod reader_gate;
 mod ring;
@@ -24,9 +25,10 @@ use crate::protocol::init::{Agreement, answer_init, read_init};
 use crate::protocol::{Answerer, NotifySink, THREAD_NAME};
 use crate::server::Acls;
 use crate::wire::{self, InitIn, Opcode, init};
-use device::{DeviceSink, Reader};
+use device::{DeviceSink, Kind, Reader};
+use pool::{Budget, Pool};
 pub use queues::enable as enable_io_uring;
-use queues::{Broken, Queues};
+use queues::{Broken, Queues, Serving, Touch};
 use reader_gate::ReaderGate;
 pub use reader_gate::SlowDevice;
 
@@ -145,11 +147,11 @@ impl Connection {
     }
 
     /// Answers requests until the kernel ends the connection. If a queue fails, calls `abort` to end the
-    /// connection, because its requests would wait for ever.
+    /// connection, because its requests would wait for ever. `touch` is to send a request to the mount.
     ///
     /// # Errors
     /// The operating system's.
-    pub fn serve(self, abort: impl Fn() + Send + Sync + 'static) -> io::Result<()> {
+    pub fn serve(self, abort: impl Fn() + Send + Sync + 'static, touch: Touch) -> io::Result<()> {
         let failure = Arc::new(Mutex::new(None));
         let broken: Broken = Arc::new({
             let failure = Arc::clone(&failure);
@@ -160,27 +162,30 @@ impl Connection {
             }
         });
         let only_forgets = self.queues.is_some();
+        let files_max = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let budget = Budget::of(files_max);
+        let pool = Arc::new(Pool::new(READERS, budget.clone()));
         let reader = Reader {
             device: self.device,
             answerer: self.answerer,
             reader_gate: Arc::new(ReaderGate::new(if only_forgets { 1 } else { READERS_AT_A_TIME })),
+            pool: Arc::clone(&pool),
             only_forgets,
         };
         let mut readers = Vec::new();
         for _ in 0..READERS {
             let reader = reader.clone();
             let thread = thread::Builder::new().name(format!("{THREAD_NAME}-dev"));
-            readers.push(thread.spawn(move || reader.run())?);
+            readers.push(thread.spawn(move || reader.run(Kind::Usual))?);
         }
-        let workers = self.queues.map(|queues| queues.serve(&broken)).unwrap_or_default();
+        let serving = self.queues.map(|queues| queues.serve(&broken, &touch, &budget));
         let mut served = Ok(());
         for reader in readers {
             served = served.and(reader.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))));
         }
-        for worker in workers {
-            if worker.join().is_err() {
-                served = served.and(Err(io::Error::other("a thread panicked")));
-            }
+        let are_well = [pool.join(), serving.is_none_or(Serving::join)];
+        if are_well != [true; 2] {
+            served = served.and(Err(io::Error::other("a thread panicked")));
         }
         let failure = failure.lock().take();
         failure.map_or(served, |errno| Err(errno.into()))

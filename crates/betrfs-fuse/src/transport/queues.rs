@@ -2,18 +2,24 @@
 //!
 //! A request goes to the queue of the CPU on which its sender runs, and there to the thread that became free
 //! last. Each thread has one entry. So a thread that waits for the disk holds up nobody: it holds no other
-//! request, and the next request goes to another thread.
+//! request, and the next request goes to another thread. Where threads wait for the end of a freeze, more are
+//! started, each with an entry of its own ([`Pool`]).
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::thread::CpuSet;
 
+use super::pool::{Budget, Pool};
 use super::ring::Entry;
+use crate::freeze::{AroundWaits, around_waits};
 use crate::protocol::init::PAYLOAD_BYTES_MAX;
 use crate::protocol::{Answerer, Outcome, SHORT_REPLY_BYTES_MAX, THREAD_NAME};
 use crate::sched_idle::set_sched_idle;
@@ -30,6 +36,11 @@ const THREADS: usize = 16;
 const THREADS_PER_QUEUE: (usize, usize) = (2, 8);
 /// With more CPUs (mostly places for CPUs to be plugged in), io_uring is not used.
 const QUEUES_MAX: usize = 256;
+
+/// How long it may take until a thread has begun to answer.
+const FETCHED_SOON: Duration = Duration::from_millis(10);
+/// Requests of our own at a time.
+const TOUCHES_AT_ONCE: usize = 8;
 
 /// Has the kernel offer io_uring to later mounts.
 ///
@@ -48,9 +59,40 @@ pub fn enable() -> io::Result<()> {
 /// that entry would wait for ever.
 pub type Broken = Arc<dyn Fn(usize, Errno) + Send + Sync>;
 
+/// Sends a request to the mount, of any kind that changes nothing, and waits for its answer.
+pub type Touch = Arc<dyn Fn() + Send + Sync>;
+
 /// Threads, each with a ring, that wait for the start.
 pub struct Queues {
-    threads: Vec<(Sender<Broken>, JoinHandle<()>)>,
+    queues: Vec<Threads>,
+}
+
+/// The threads of a queue, each with what it begins to serve with.
+type Threads = Vec<(Sender<Start>, JoinHandle<()>)>;
+
+/// What the threads of a queue share.
+#[derive(Clone)]
+struct Start {
+    broken: Broken,
+    touch: Touch,
+    pool: Arc<Pool>,
+    /// Whether a thread sends requests for those that found no entry.
+    is_fetching: Arc<AtomicBool>,
+}
+
+/// Threads that serve.
+pub struct Serving {
+    threads: Vec<JoinHandle<()>>,
+    pools: Vec<Arc<Pool>>,
+}
+
+impl Serving {
+    /// Waits for their end; `false` if one panicked.
+    pub fn join(self) -> bool {
+        let usual = self.threads.into_iter().map(|thread| thread.join().is_ok());
+        let usual_are_well = usual.fold(true, |all, is_well| all & is_well);
+        self.pools.iter().fold(usual_are_well, |all, pool| all & pool.join())
+    }
 }
 
 impl Queues {
@@ -68,10 +110,11 @@ impl Queues {
         let (least, most) = THREADS_PER_QUEUE;
         let per_queue = (THREADS / online.len().max(1)).clamp(least, most);
         let (started, all_started) = mpsc::channel();
-        let mut threads = Vec::new();
+        let mut all = Vec::new();
         for qid in 0..queues {
             // The kernel wants all queues served, even those of absent CPUs.
             let count = if online.contains(&qid) { per_queue } else { 1 };
+            let mut threads = Vec::new();
             for _ in 0..count {
                 let worker = Worker { qid, device: Arc::clone(device), answerer: Arc::clone(answerer) };
                 let (begin, begun) = mpsc::channel();
@@ -81,60 +124,181 @@ impl Queues {
                     .spawn(move || worker.run(&started, &begun))?;
                 threads.push((begin, thread));
             }
+            all.push(threads);
         }
+        let count = all.iter().map(Vec::len).sum();
         // On an error, the drop of the threads' channels ends them.
-        all_started.iter().take(threads.len()).collect::<io::Result<Vec<()>>>()?;
-        Ok(Queues { threads })
+        all_started.iter().take(count).collect::<io::Result<Vec<()>>>()?;
+        Ok(Queues { queues: all })
     }
 
-    /// Lets the threads answer requests until the connection ends.
-    pub fn serve(self, broken: &Broken) -> Vec<JoinHandle<()>> {
-        let begin = |(begin, thread): (Sender<Broken>, JoinHandle<()>)| {
-            // A thread that has ended has no ring to serve.
-            let _ = begin.send(Arc::clone(broken));
-            thread
-        };
-        self.threads.into_iter().map(begin).collect()
+    /// Lets the threads answer requests until the connection ends. More are started by the budget.
+    pub fn serve(self, broken: &Broken, touch: &Touch, budget: &Budget) -> Serving {
+        let (mut threads, mut pools) = (Vec::new(), Vec::new());
+        for queue in self.queues {
+            let pool = Arc::new(Pool::new(queue.len(), budget.clone()));
+            let start = Start {
+                broken: Arc::clone(broken),
+                touch: Arc::clone(touch),
+                pool: Arc::clone(&pool),
+                is_fetching: Arc::default(),
+            };
+            pools.push(pool);
+            for (begin, thread) in queue {
+                // A thread that has ended has no ring to serve.
+                let _ = begin.send(start.clone());
+                threads.push(thread);
+            }
+        }
+        Serving { threads, pools }
     }
 }
 
+#[derive(Clone)]
 struct Worker {
     qid: usize,
     device: Arc<OwnedFd>,
     answerer: Arc<dyn Answerer>,
 }
 
+/// A worker that has begun.
+struct Begun {
+    worker: Worker,
+    start: Start,
+}
+
+impl AroundWaits for Begun {
+    fn begins(&self) {
+        let has_started = self.start.pool.wait_begins(|| {
+            let (worker, start) = (self.worker.clone(), self.start.clone());
+            worker.thread().spawn(move || worker.stand_in(&start))
+        });
+        if has_started && !self.start.is_fetching.swap(true, Ordering::AcqRel) {
+            let (worker, start) = (self.worker.clone(), self.start.clone());
+            let started =
+                self.start.pool.beside(|| worker.thread().spawn(move || worker.fetch_queued(&start)));
+            if let Err(error) = started {
+                self.start.is_fetching.store(false, Ordering::Release);
+                tracing::warn!(
+                    "requests of CPU {} may wait for the end of a freeze: {error}",
+                    self.worker.qid
+                );
+            }
+        }
+    }
+
+    fn ends(&self) {
+        self.start.pool.wait_ends();
+    }
+}
+
 impl Worker {
-    fn run(self, started: &Sender<io::Result<()>>, begun: &Receiver<Broken>) {
+    /// Serves as one of the usual threads of its queue.
+    fn run(self, started: &Sender<io::Result<()>>, begun: &Receiver<Start>) {
+        let (entry, told) = match self.prepare() {
+            Ok(entry) => (Some(entry), started.send(Ok(()))),
+            Err(error) => (None, started.send(Err(error))),
+        };
+        // If `begun` is closed, the mount failed.
+        if let (Some(mut entry), Ok(()), Ok(start)) = (entry, told, begun.recv()) {
+            let registered = entry.register();
+            self.end(registered.and_then(|()| self.serve(&mut entry, &start)), &start);
+        }
+    }
+
+    fn thread(&self) -> thread::Builder {
+        thread::Builder::new().name(format!("{THREAD_NAME}-{}", self.qid))
+    }
+
+    /// Serves beside the usual threads of its queue, until the connection ends.
+    fn stand_in(&self, start: &Start) {
+        let unasked = |error: io::Error| {
+            tracing::warn!("no entry in place of one that waits for the end of a freeze: {error}");
+            start.pool.lost();
+        };
+        let mut entry = match self.prepare() {
+            Ok(entry) => entry,
+            Err(error) => return unasked(error),
+        };
+        match entry.register() {
+            Ok(()) => self.end(self.serve(&mut entry, start), start),
+            Err(Errno::NOTCONN | Errno::CONNABORTED) => self.answerer.ended(),
+            Err(errno) => unasked(errno.into()),
+        }
+    }
+
+    /// Has the kernel give away what found no entry. It gives that to an entry that becomes free by an
+    /// answer, not to a new one: so requests of our own take new ones, and their answers are followed by what
+    /// waits there. Goes on as long as that brings more changes that wait.
+    fn fetch_queued(&self, start: &Start) {
+        let waiting_here = Arc::new(AtomicUsize::new(0));
+        loop {
+            let before = start.pool.waits();
+            for _ in 0..TOUCHES_AT_ONCE {
+                if waiting_here.load(Ordering::Acquire) < TOUCHES_AT_ONCE {
+                    self.touch(start, &waiting_here);
+                }
+            }
+            thread::sleep(FETCHED_SOON);
+            let is_quiet = || start.pool.waits() == before && waiting_here.load(Ordering::Acquire) == 0;
+            if !is_quiet() {
+                continue;
+            }
+            start.is_fetching.store(false, Ordering::Release);
+            // One that came before the line above has started no other thread.
+            if is_quiet() || start.is_fetching.swap(true, Ordering::AcqRel) {
+                return;
+            }
+        }
+    }
+
+    /// Sends a request by a thread of its own: it may be given away as late as others.
+    fn touch(&self, start: &Start, waiting: &Arc<AtomicUsize>) {
+        let (worker, touch, now_waiting) = (self.clone(), Arc::clone(&start.touch), Arc::clone(waiting));
+        waiting.fetch_add(1, Ordering::AcqRel);
+        let touching = move || {
+            worker.bind();
+            touch();
+            now_waiting.fetch_sub(1, Ordering::AcqRel);
+        };
+        if start.pool.beside(|| self.thread().spawn(touching)).is_err() {
+            waiting.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    fn end(&self, served: Result<(), Errno>, start: &Start) {
+        match served {
+            Ok(()) | Err(Errno::NOTCONN | Errno::CONNABORTED) => self.answerer.ended(),
+            Err(errno) => (start.broken)(self.qid, errno),
+        }
+    }
+
+    /// Binds the thread to its queue's CPU.
+    fn bind(&self) {
         let mut cpu = CpuSet::new();
         cpu.set(self.qid);
         if let Err(errno) = rustix::thread::sched_setaffinity(None, &cpu) {
             tracing::debug!("a thread is not bound to CPU {}: {errno}", self.qid);
         }
+    }
+
+    /// Makes the thread and its entry ready to serve.
+    fn prepare(&self) -> io::Result<Entry> {
+        self.bind();
         if let Err(error) = set_sched_idle() {
             tracing::debug!("a thread does not give way: {error}");
         }
-        let entry = u16::try_from(self.qid)
-            .map_err(io::Error::other)
-            .and_then(|qid| Entry::new(Arc::clone(&self.device), qid, PAYLOAD_BYTES_MAX))
-            .and_then(|mut entry| entry.try_out().map(|()| entry).map_err(io::Error::from));
-        let (entry, told) = match entry {
-            Ok(entry) => (Some(entry), started.send(Ok(()))),
-            Err(error) => (None, started.send(Err(error))),
-        };
-        // If `begun` is closed, the mount failed.
-        if let (Some(mut entry), Ok(()), Ok(broken)) = (entry, told, begun.recv()) {
-            match self.serve(&mut entry) {
-                Ok(()) | Err(Errno::NOTCONN | Errno::CONNABORTED) => {}
-                Err(errno) => broken(self.qid, errno),
-            }
-        }
+        let qid = u16::try_from(self.qid).map_err(io::Error::other)?;
+        let mut entry = Entry::new(Arc::clone(&self.device), qid, PAYLOAD_BYTES_MAX)?;
+        entry.try_out()?;
+        Ok(entry)
     }
 
-    fn serve(&self, entry: &mut Entry) -> Result<(), Errno> {
+    /// Answers the requests of a registered entry, the first of which is there.
+    fn serve(&self, entry: &mut Entry, start: &Start) -> Result<(), Errno> {
+        around_waits(Rc::new(Begun { worker: self.clone(), start: start.clone() }));
         // A copy of the request's payload, whose memory the reply takes.
         let mut names = Vec::new();
-        entry.register()?;
         loop {
             let mut message = entry.message()?;
             let (header, about) = (message.header()?, message.about()?);

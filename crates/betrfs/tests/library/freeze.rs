@@ -42,7 +42,7 @@ fn a_copy_has_all_that_was_done_before_times_of_access_too() {
     let attr = volume.getattr(file).unwrap();
     assert!(attr.atime_ns > attr.mtime_ns);
     let (copy, read) = frozen(&disk, &volume, || {
-        assert_eq!(names(&volume, ROOT), [".", "..", "f"]);
+        assert_eq!(names(&volume, ROOT), ["f"]);
         volume.statfs().unwrap();
         let read = contents(&volume, "/f");
         // The access that was just made stays in memory.

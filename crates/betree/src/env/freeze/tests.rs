@@ -200,7 +200,7 @@ fn a_crash_at_each_write_of_a_freeze_and_of_its_end_loses_nothing_that_was_durab
         synced.clone().for_each(|number| put(&env, number));
         env.sync().unwrap();
         take();
-        let frozen = env.freeze(|| take()).unwrap().unwrap();
+        let frozen = env.freeze(take).unwrap().unwrap();
         let thawed = take();
         // Nodes, node table and superblock; the two copies of the superblock, each with a sync.
         assert!(frozen.len() > 8, "{}", frozen.len());
