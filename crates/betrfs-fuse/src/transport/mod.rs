@@ -9,6 +9,7 @@ mod pool;
 mod queues;
 mod reader_gate;
 mod ring;
+mod starvation;
 
 use std::fmt;
 use std::io;

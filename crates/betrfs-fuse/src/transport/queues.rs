@@ -19,10 +19,10 @@ use rustix::thread::CpuSet;
 
 use super::pool::{Budget, Pool};
 use super::ring::Entry;
+use super::starvation::{Watch, Watched};
 use crate::freeze::{AroundWaits, around_waits};
 use crate::protocol::init::PAYLOAD_BYTES_MAX;
 use crate::protocol::{Answerer, Outcome, SHORT_REPLY_BYTES_MAX, THREAD_NAME};
-use crate::sched_idle::set_sched_idle;
 use crate::wire::{Body, Opcode};
 
 /// The kernel's switch for io_uring, for the whole machine.
@@ -109,6 +109,9 @@ impl Queues {
         }
         let (least, most) = THREADS_PER_QUEUE;
         let per_queue = (THREADS / online.len().max(1)).clamp(least, most);
+        let watch = Watch::start(&format!("{THREAD_NAME}-watch"))
+            .inspect_err(|error| tracing::info!("threads that answer do not give way to others: {error}"))
+            .ok();
         let (started, all_started) = mpsc::channel();
         let mut all = Vec::new();
         for qid in 0..queues {
@@ -116,7 +119,8 @@ impl Queues {
             let count = if online.contains(&qid) { per_queue } else { 1 };
             let mut threads = Vec::new();
             for _ in 0..count {
-                let worker = Worker { qid, device: Arc::clone(device), answerer: Arc::clone(answerer) };
+                let (device, answerer) = (Arc::clone(device), Arc::clone(answerer));
+                let worker = Worker { qid, device, answerer, watch: watch.clone() };
                 let (begin, begun) = mpsc::channel();
                 let started = started.clone();
                 let thread = thread::Builder::new()
@@ -159,6 +163,8 @@ struct Worker {
     qid: usize,
     device: Arc<OwnedFd>,
     answerer: Arc<dyn Answerer>,
+    /// None if the thread does not give way to others.
+    watch: Option<Watch>,
 }
 
 /// A worker that has begun.
@@ -285,21 +291,28 @@ impl Worker {
     /// Makes the thread and its entry ready to serve.
     fn prepare(&self) -> io::Result<Entry> {
         self.bind();
-        if let Err(error) = set_sched_idle() {
-            tracing::debug!("a thread does not give way: {error}");
-        }
         let qid = u16::try_from(self.qid).map_err(io::Error::other)?;
         let mut entry = Entry::new(Arc::clone(&self.device), qid, PAYLOAD_BYTES_MAX)?;
         entry.try_out()?;
         Ok(entry)
     }
 
+    /// Has the thread give way to others, if it may compete with them again.
+    fn give_way(&self) -> Option<Watched> {
+        let entered = self.watch.as_ref()?.enter();
+        entered.inspect_err(|error| tracing::debug!("a thread does not give way: {error}")).ok()
+    }
+
     /// Answers the requests of a registered entry, the first of which is there.
     fn serve(&self, entry: &mut Entry, start: &Start) -> Result<(), Errno> {
         around_waits(Rc::new(Begun { worker: self.clone(), start: start.clone() }));
+        let watched = self.give_way();
         // A copy of the request's payload, whose memory the reply takes.
         let mut names = Vec::new();
         loop {
+            if let Some(watched) = &watched {
+                watched.begins();
+            }
             let mut message = entry.message()?;
             let (header, about) = (message.header()?, message.about()?);
             let mut structure = [0; 128];
@@ -323,6 +336,9 @@ impl Worker {
                 Outcome::Silent => Ok(0),
             };
             message.reply(header.unique, answer)?;
+            if let Some(watched) = &watched {
+                watched.ends();
+            }
             entry.commit(about.commit_id)?;
         }
     }

@@ -1,0 +1,368 @@
+//! Starvation: threads that answer give way to all others ([`crate::sched_idle`]), and must get a CPU all the
+//! same.
+//!
+//! Beside busy programs the kernel lets a thread of the policy SCHED_IDLE run soon when it wakes. But once it
+//! is preempted, which a long request nearly always is, it waits for up to a second, with all locks that it
+//! holds. So a watch looks at the threads every 10 ms. If one is still in the request in which the last look
+//! found it, and wants a CPU, the CPUs are busy: then all threads become ordinary ones. A second after the
+//! last such finding each gives way again, with the next reply that it sends.
+//!
+//! A request costs two writes to memory of its thread's own; the watch sleeps while there are none.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::thread::Pid;
+
+use crate::sched_idle::{set_sched_idle, set_sched_other};
+
+/// The time between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Looks without a starving thread after which threads give way again; looks without a request after which
+/// the watch sleeps until there is one.
+const CALM_LOOKS: u32 = 100;
+
+/// The thread runs as SCHED_IDLE.
+const GIVES_WAY: u8 = 0;
+/// The thread is an ordinary one.
+const COMPETES: u8 = 1;
+/// The thread is an ordinary one until it sends its next reply.
+const GIVES_WAY_SOON: u8 = 2;
+
+/// What a watch and its threads share.
+struct Shared {
+    threads: Mutex<Vec<Arc<Slot>>>,
+    /// The watch waits to be woken by a request.
+    sleeps: AtomicBool,
+}
+
+/// One thread, as the watch sees it.
+struct Slot {
+    thread: Pid,
+    /// Twice the number of requests answered, and one more during a request.
+    moments: AtomicU64,
+    /// The number of moments at the last look.
+    seen: AtomicU64,
+    policy: AtomicU8,
+}
+
+/// Where threads come under a watch.
+#[derive(Clone)]
+pub struct Watch {
+    shared: Arc<Shared>,
+    wake: Sender<()>,
+}
+
+impl Watch {
+    /// Starts a watch. It ends when this and all its threads are gone.
+    ///
+    /// # Errors
+    /// The operating system's: the process may not take back that a thread gives way (RLIMIT_NICE), or no
+    /// thread can be started. Then no thread should give way.
+    pub fn start(name: &str) -> io::Result<Watch> {
+        let (watch, woken) = Watch::new();
+        let shared = Arc::clone(&watch.shared);
+        let (tried, trial) = mpsc::channel();
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let allowed = set_sched_idle().and_then(|()| set_sched_other(rustix::thread::gettid()));
+            let goes_on = allowed.is_ok();
+            // Whoever waits for it has not given up.
+            let _ = tried.send(allowed);
+            if goes_on {
+                run(&shared, &woken);
+            }
+        })?;
+        trial.recv().map_err(io::Error::other)??;
+        Ok(watch)
+    }
+
+    fn new() -> (Watch, Receiver<()>) {
+        let (wake, woken) = mpsc::channel();
+        let shared = Arc::new(Shared { threads: Mutex::default(), sleeps: AtomicBool::new(false) });
+        (Watch { shared, wake }, woken)
+    }
+
+    /// Makes the calling thread one that gives way and is watched.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn enter(&self) -> io::Result<Watched> {
+        set_sched_idle()?;
+        let slot = Arc::new(Slot {
+            thread: rustix::thread::gettid(),
+            moments: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
+            policy: AtomicU8::new(GIVES_WAY),
+        });
+        self.shared.threads.lock().push(Arc::clone(&slot));
+        Ok(Watched { slot, watch: self.clone() })
+    }
+}
+
+/// A thread under a watch; for that thread alone.
+pub struct Watched {
+    slot: Arc<Slot>,
+    watch: Watch,
+}
+
+impl Watched {
+    /// A request begins.
+    pub fn begins(&self) {
+        self.slot.moments.fetch_add(1, SeqCst);
+        // The watch first says that it sleeps, then looks once more: one of both sees the other.
+        if self.watch.shared.sleeps.load(SeqCst) && self.watch.shared.sleeps.swap(false, SeqCst) {
+            // A watch that ended for want of a right is not waited for.
+            let _ = self.watch.wake.send(());
+        }
+    }
+
+    /// The request is answered; the reply is about to be sent.
+    pub fn ends(&self) {
+        self.slot.moments.fetch_add(1, SeqCst);
+        if self.slot.policy.load(SeqCst) == GIVES_WAY_SOON
+            && self.slot.policy.compare_exchange(GIVES_WAY_SOON, GIVES_WAY, SeqCst, SeqCst).is_ok()
+            && let Err(error) = set_sched_idle()
+        {
+            tracing::debug!("a thread does not give way again: {error}");
+        }
+    }
+}
+
+impl Drop for Watched {
+    /// From here on the thread's number may become another's.
+    fn drop(&mut self) {
+        self.watch.shared.threads.lock().retain(|slot| !Arc::ptr_eq(slot, &self.slot));
+    }
+}
+
+/// Looks until all threads are gone.
+fn run(shared: &Shared, woken: &Receiver<()>) {
+    let mut watcher = Watcher::default();
+    loop {
+        watcher.look(shared);
+        let ended = if watcher.may_sleep() {
+            shared.sleeps.store(true, SeqCst);
+            watcher.look(shared);
+            if watcher.may_sleep() {
+                woken.recv().is_err()
+            } else {
+                shared.sleeps.store(false, SeqCst);
+                false
+            }
+        } else {
+            woken.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Disconnected)
+        };
+        if ended {
+            return;
+        }
+    }
+}
+
+/// What a watch remembers from look to look.
+#[derive(Default)]
+struct Watcher {
+    /// Looks since one found a request.
+    looks_without_request: u32,
+    /// Looks since one found a starving thread.
+    looks_without_starving: u32,
+}
+
+impl Watcher {
+    fn may_sleep(&self) -> bool {
+        self.looks_without_request >= CALM_LOOKS && self.looks_without_starving >= CALM_LOOKS
+    }
+
+    /// Looks at all threads once.
+    fn look(&mut self, shared: &Shared) {
+        // Threads that end wait for the lock, so each number below is still its thread's.
+        let threads = shared.threads.lock();
+        let mut is_used = false;
+        let mut starving = Vec::new();
+        for slot in &*threads {
+            let moments = slot.moments.load(SeqCst);
+            let is_same = slot.seen.swap(moments, SeqCst) == moments;
+            let is_answering = moments % 2 == 1;
+            is_used |= is_answering || !is_same;
+            if is_answering && is_same && wants_cpu(slot.thread) {
+                starving.push(slot.thread);
+            }
+        }
+        self.looks_without_request = if is_used { 0 } else { self.looks_without_request.saturating_add(1) };
+        if starving.is_empty() {
+            self.looks_without_starving = self.looks_without_starving.saturating_add(1);
+            if self.looks_without_starving == CALM_LOOKS {
+                for slot in &*threads {
+                    // It fails for those that give way.
+                    let _ = slot.policy.compare_exchange(COMPETES, GIVES_WAY_SOON, SeqCst, SeqCst);
+                }
+            }
+            return;
+        }
+        self.looks_without_starving = 0;
+        for slot in &*threads {
+            // A starving one also if it is told to compete: it may have given way again at the same moment.
+            if slot.policy.swap(COMPETES, SeqCst) == COMPETES && !starving.contains(&slot.thread) {
+                continue;
+            }
+            if let Err(error) = set_sched_other(slot.thread) {
+                tracing::debug!("a thread goes on giving way: {error}");
+            }
+        }
+    }
+}
+
+/// Whether a thread of this process runs, or waits for a CPU. If it cannot be told, it counts so.
+fn wants_cpu(thread: Pid) -> bool {
+    let line = std::fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero()));
+    // The state follows the name, which stands in parentheses and may have some itself.
+    line.map_or(true, |line| line.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('R')))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hint::spin_loop;
+
+    use super::*;
+    use crate::sched_idle::policy;
+
+    /// A thread under a watch, which does as it is told and tells its policy after each step.
+    struct Told {
+        tell: Sender<fn(&Watched)>,
+        policies: Receiver<i32>,
+        thread: Pid,
+    }
+
+    impl Told {
+        fn new(watch: &Watch) -> Told {
+            let watch = watch.clone();
+            let (tell, told) = mpsc::channel::<fn(&Watched)>();
+            let (say, policies) = mpsc::channel();
+            let (say_thread, thread) = mpsc::channel();
+            thread::spawn(move || {
+                let watched = watch.enter().unwrap();
+                say_thread.send(rustix::thread::gettid()).unwrap();
+                while let Ok(step) = told.recv() {
+                    step(&watched);
+                    if say.send(policy(rustix::thread::gettid())).is_err() {
+                        return;
+                    }
+                }
+            });
+            Told { tell, policies, thread: thread.recv().unwrap() }
+        }
+
+        /// The thread's policy after the step.
+        fn does(&self, step: fn(&Watched)) -> i32 {
+            self.tell.send(step).unwrap();
+            self.policies.recv().unwrap()
+        }
+    }
+
+    fn calm(watcher: &mut Watcher, shared: &Shared) {
+        for _ in 0..CALM_LOOKS {
+            watcher.look(shared);
+        }
+    }
+
+    static IS_OVER: AtomicBool = AtomicBool::new(false);
+
+    #[test]
+    fn a_thread_that_wants_a_cpu_for_long_competes_with_all_others_until_it_is_calm() {
+        let (watch, _woken) = Watch::new();
+        let mut watcher = Watcher::default();
+        let (busy, other) = (Told::new(&watch), Told::new(&watch));
+        // One request: it ends when the test says so.
+        let spin: fn(&Watched) = |watched| {
+            watched.begins();
+            while !IS_OVER.load(SeqCst) {
+                spin_loop();
+            }
+            watched.ends();
+        };
+        busy.tell.send(spin).unwrap();
+        while watch.shared.threads.lock().iter().all(|slot| slot.moments.load(SeqCst) == 0) {
+            thread::yield_now();
+        }
+        watcher.look(&watch.shared);
+        assert_eq!(policy(busy.thread), libc::SCHED_IDLE, "a request that began since the last look");
+        // A look at a moment at which the kernel runs it or has it wait for a CPU, never asleep.
+        watcher.look(&watch.shared);
+        assert_eq!(policy(busy.thread), libc::SCHED_OTHER);
+        assert_eq!(policy(other.thread), libc::SCHED_OTHER, "all do");
+        IS_OVER.store(true, SeqCst);
+        assert_eq!(busy.policies.recv().unwrap(), libc::SCHED_OTHER, "not at the next reply");
+        calm(&mut watcher, &watch.shared);
+        let request: fn(&Watched) = |watched| {
+            watched.begins();
+            watched.ends();
+        };
+        assert_eq!(policy(busy.thread), libc::SCHED_OTHER, "a thread gives way with a reply");
+        assert_eq!(busy.does(request), libc::SCHED_IDLE);
+        assert_eq!(other.does(request), libc::SCHED_IDLE);
+    }
+
+    #[test]
+    fn a_thread_that_waits_goes_on_giving_way() {
+        let (watch, _woken) = Watch::new();
+        let mut watcher = Watcher::default();
+        let waits = Told::new(&watch);
+        assert_eq!(waits.does(Watched::begins), libc::SCHED_IDLE);
+        // Asleep once more: it waits for what it is told next.
+        while wants_cpu(waits.thread) {
+            thread::yield_now();
+        }
+        for _ in 0..5 {
+            watcher.look(&watch.shared);
+        }
+        assert_eq!(policy(waits.thread), libc::SCHED_IDLE);
+        assert!(!watcher.may_sleep());
+    }
+
+    #[test]
+    fn short_requests_change_no_policy() {
+        let (watch, _woken) = Watch::new();
+        let mut watcher = Watcher::default();
+        let thread = Told::new(&watch);
+        for _ in 0..20 {
+            thread.does(Watched::begins);
+            watcher.look(&watch.shared);
+            assert_eq!(thread.does(Watched::ends), libc::SCHED_IDLE);
+            watcher.look(&watch.shared);
+        }
+    }
+
+    #[test]
+    fn the_watch_sleeps_without_requests_and_each_first_one_wakes_it() {
+        let watch = Watch::start("watch").unwrap();
+        let thread = Told::new(&watch);
+        for _ in 0..2 {
+            while !watch.shared.sleeps.load(SeqCst) {
+                thread::sleep(LOOK_EVERY);
+            }
+            thread.does(Watched::begins);
+            assert!(!watch.shared.sleeps.load(SeqCst));
+            thread.does(Watched::ends);
+        }
+    }
+
+    #[test]
+    fn a_thread_that_ends_is_no_longer_watched() {
+        let (watch, woken) = Watch::new();
+        let thread = Told::new(&watch);
+        assert_eq!(watch.shared.threads.lock().len(), 1);
+        let Told { tell, policies, .. } = thread;
+        drop(tell);
+        assert!(policies.recv().is_err());
+        while !watch.shared.threads.lock().is_empty() {
+            thread::yield_now();
+        }
+        // The watch ends with the last of them.
+        drop(watch);
+        assert!(woken.recv().is_err());
+    }
+}
