@@ -216,9 +216,10 @@ impl Env {
         )
     }
 
-    fn is_crowded(&self, bytes: usize) -> bool {
-        let log_low = self.log.free_bytes() < self.log.capacity_bytes() / 4 + bytes as u64;
+    pub(super) fn is_crowded(&self, bytes: usize) -> bool {
         let cache = &self.engine.store.cache;
-        log_low || self.engine.is_behind() || cache.dirty_bytes() > cache.budget_bytes() / 3 * 2
+        self.log.is_crowded(bytes as u64)
+            || self.engine.is_behind()
+            || cache.dirty_bytes() > cache.budget_bytes() / 3 * 2
     }
 }

@@ -41,6 +41,31 @@ fn a_sync_that_finds_no_room_in_the_log_makes_a_checkpoint() {
     assert!(logged > 30 && checkpoints > 0, "{logged} segments, {checkpoints} checkpoints");
 }
 
+/// What comes while someone syncs is not given up, so that the next sync has no checkpoint to wait for. The
+/// log keeps a sixteenth of the cache, 64 KiB.
+#[test]
+fn much_that_comes_during_a_sync_is_made_durable_by_the_log() {
+    let env = env_of(1, 1 << 20);
+    let counts = || (env.stats().checkpoints, env.stats().log_writes);
+    let put_much = || {
+        for number in 0..16 {
+            env.commit(&noisy(number, 6000)).unwrap();
+        }
+    };
+    let before = counts();
+    put_much();
+    env.sync().unwrap();
+    assert_eq!(counts(), (before.0 + 1, before.1), "nobody was syncing: a checkpoint");
+    let before = counts();
+    let under_way = env.log.begin_sync();
+    put_much();
+    assert!(env.is_crowded(0), "more should wait");
+    env.sync().unwrap();
+    drop(under_way);
+    assert!(!env.is_crowded(0));
+    assert_eq!(counts(), (before.0, before.1 + 1), "one write to the log");
+}
+
 /// An environment of `dicts` dictionaries on a device of 8 MiB.
 fn env_of(dicts: u8, cache_bytes: usize) -> Env {
     let geometry =

@@ -395,6 +395,38 @@ fn too_many_pending_records_are_given_up_until_a_checkpoint_holds_them() {
     assert_eq!(msns(&written), [5], "nothing was written that has a gap before it");
 }
 
+/// A sync that waits for a checkpoint makes the next one wait for one too, if all that comes meanwhile is
+/// given up.
+#[test]
+fn more_is_kept_while_syncs_come_often() {
+    let max = 4 * BLOCK;
+    let log = open_with(&device(), &START, max).0;
+    let append = |msn: u64, bytes: u64| log.append(msn, 1, &Arc::new(vec![7; bytes as usize])).unwrap();
+    // Nobody has synced: what is too much is given up, and nobody waits.
+    append(1, max + BLOCK);
+    assert!(log.pending_bytes() == 0 && !log.is_crowded(0));
+    log.keep_again();
+    log.forget_before(2);
+    let under_way = log.begin_sync();
+    append(2, max / 2);
+    assert!(!log.is_crowded(0));
+    append(3, max / 2 + BLOCK);
+    assert!(log.pending_bytes() > max && log.is_crowded(0), "others wait");
+    assert!(log.sync_to(3).unwrap());
+    assert!(!log.is_crowded(0));
+    append(4, 2 * max);
+    assert_eq!(log.pending_bytes(), 0, "twice as much and more is given up");
+    log.keep_again();
+    log.forget_before(5);
+    // What comes during a sync does not count as long ago.
+    append(5, max - BLOCK);
+    drop(under_way);
+    append(6, max / 2);
+    assert!(log.pending_bytes() > max && !log.is_crowded(0), "kept, and nobody would end a wait");
+    append(7, max / 2);
+    assert_eq!(log.pending_bytes(), 0, "the last sync was long ago");
+}
+
 /// Random sizes under a small bound, syncs that need checkpoints, checkpoints during which more comes, and
 /// crashes: records reported as durable are replayed, and a replay has no gap.
 #[test]

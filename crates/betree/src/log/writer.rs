@@ -31,7 +31,7 @@ pub(crate) struct Log {
     log_area: LogArea,
     volume_hash: u64,
     segment_bytes_max: usize,
-    /// Pending records are given up beyond this size.
+    /// Pending records are given up beyond this size, or twice that while syncs come often.
     pending_bytes_max: u64,
     shared: Mutex<Shared>,
     /// Notified whenever `writing` or `syncing` ends.
@@ -43,6 +43,10 @@ struct Shared {
     /// Appended and not yet written; the last one still grows.
     pending: VecDeque<Pending>,
     pending_bytes: u64,
+    /// The number of callers that want records made durable, by the log or by a checkpoint.
+    syncs_under_way: usize,
+    /// The bytes that came since the last of them had what it wanted; at most [`u64::MAX`], before the first.
+    bytes_since_sync: u64,
     /// If it is more than `written_msn`, some records up to this MSN were given up: only a checkpoint makes
     /// them durable, and no later record is written before that.
     given_up_msn: u64,
@@ -115,6 +119,8 @@ impl Log {
             ring: Ring::new(log_area.len, start),
             pending: VecDeque::new(),
             pending_bytes: 0,
+            syncs_under_way: 0,
+            bytes_since_sync: u64::MAX,
             given_up_msn: 0,
             keeping: true,
             stuck: None,
@@ -147,7 +153,9 @@ impl Log {
     ///
     /// If so much is pending that a checkpoint is cheaper than writing it here and again in nodes, all of it
     /// is given up, with the records until the next checkpoint's capture (*late binding*, TOS §3.4, without a
-    /// binding: the checkpoint alone writes a large write, once).
+    /// binding: the checkpoint alone writes a large write, once). Twice as much is kept while someone syncs,
+    /// or did so not long ago: each sync would wait for a checkpoint, during which so much comes that the
+    /// next one had to as well ([`is_crowded`](Log::is_crowded)).
     ///
     /// # Errors
     /// [`Error::NoMemory`], [`Error::TooLarge`]: nothing was appended.
@@ -158,8 +166,10 @@ impl Log {
             SegmentBuf::refuse_too_long(record)?;
             shared.appended_msn = last_msn(first_msn, changes);
             shared.given_up_msn = shared.appended_msn;
+            shared.note_arrived(record.len() as u64);
             return Ok(());
         }
+        let before_bytes = shared.pending_bytes;
         if record.len() >= self.segment_bytes_max / SHARED_PARTS {
             SegmentBuf::refuse_too_long(record)?;
             let new = Pending::Shared { first_msn, changes, record: record.clone() };
@@ -169,10 +179,21 @@ impl Log {
             shared.append_copy(first_msn, changes, record, self.segment_bytes_max)?;
         }
         shared.appended_msn = last_msn(first_msn, changes);
-        if shared.pending_bytes > self.pending_bytes_max {
+        shared.note_arrived(shared.pending_bytes - before_bytes);
+        let most = match shared.syncs_under_way > 0 || shared.bytes_since_sync <= self.pending_bytes_max {
+            true => self.pending_bytes_max.saturating_mul(2),
+            false => self.pending_bytes_max,
+        };
+        if shared.pending_bytes > most {
             shared.abort();
         }
         Ok(())
+    }
+
+    /// Notes that a caller wants records made durable, until the guard is dropped.
+    pub(crate) fn begin_sync(&self) -> SyncUnderWay<'_> {
+        self.shared.lock().syncs_under_way += 1;
+        SyncUnderWay(self)
     }
 
     /// Notes a change that no record names: only a checkpoint makes it durable, and the records before it and
@@ -355,11 +376,25 @@ impl Log {
         shared.ring.used_bytes() + shared.pending_bytes
     }
 
+    /// Whether a record of about `bytes` should wait: because the log area is three quarters full, or because
+    /// someone syncs and so much is pending that records would have to be given up.
+    pub(crate) fn is_crowded(&self, bytes: u64) -> bool {
+        let shared = self.shared.lock();
+        let is_backed_up = shared.syncs_under_way > 0 && shared.pending_bytes > self.pending_bytes_max;
+        is_backed_up || self.free_beside(&shared) < self.log_area.len / 4 + bytes
+    }
+
     /// The free bytes of the log area. While they are at least half of it, a record of almost a quarter finds
     /// room: the log area's end may cut that half in two parts, and the larger one is at least a quarter.
-    pub(crate) fn free_bytes(&self) -> u64 {
+    fn free_beside(&self, shared: &Shared) -> u64 {
         // What is pending may be more than there is room for.
-        self.log_area.len.saturating_sub(self.used_bytes())
+        self.log_area.len.saturating_sub(shared.ring.used_bytes() + shared.pending_bytes)
+    }
+
+    /// The free bytes of the log area.
+    #[cfg(test)]
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.free_beside(&self.shared.lock())
     }
 
     /// Bytes in memory that no device write has taken yet.
@@ -380,7 +415,25 @@ impl Log {
     }
 }
 
+/// A caller wants records made durable; see [`Log::begin_sync`].
+pub(crate) struct SyncUnderWay<'l>(&'l Log);
+
+impl Drop for SyncUnderWay<'_> {
+    fn drop(&mut self) {
+        let shared = &mut *self.0.shared.lock();
+        shared.syncs_under_way = shared.syncs_under_way.saturating_sub(1);
+        shared.bytes_since_sync = 0;
+    }
+}
+
 impl Shared {
+    /// Notes the bytes of a record that came.
+    fn note_arrived(&mut self, bytes: u64) {
+        if self.syncs_under_way == 0 {
+            self.bytes_since_sync = self.bytes_since_sync.saturating_add(bytes);
+        }
+    }
+
     /// Whether records were given up that no checkpoint holds yet.
     fn has_gap(&self) -> bool {
         self.given_up_msn > self.written_msn
