@@ -330,3 +330,44 @@ impl Batch {
         &self.record
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const D: DictId = DictId(0);
+
+    /// Each alone: what the commit goes by must not depend on how many batches became one.
+    #[test]
+    fn what_a_batch_declares_goes_along_when_it_joins_another() {
+        let joined = |change: &dyn Fn(&mut Batch)| {
+            let (mut all, mut other) = (Batch::new(), Batch::new());
+            all.put(D, b"key", b"value");
+            change(&mut other);
+            all.append(&other);
+            all
+        };
+        let asks = joined(&|batch| {
+            batch.compress_as(PairCompression::None);
+            batch.put(D, b"other", b"value");
+        });
+        assert!(asks.asks_for_compression() && !asks.frees() && !asks.replaces());
+        let asked = Changes::of(asks.record()).map_while(Result::ok).filter_map(|(_, change)| match change {
+            Change::Put { asked, .. } => Some(asked),
+            _ => None,
+        });
+        assert!(asked.eq([PairCompression::Usual, PairCompression::None]));
+        assert!(!joined(&|batch| batch.put(D, b"other", b"value")).asks_for_compression());
+        let frees = joined(&|batch| batch.mark_freeing(7));
+        assert_eq!((frees.frees(), frees.frees_bytes()), (true, 7));
+        assert!(joined(&|batch| batch.delete_range(D, &Cut::LOW, &Cut::HIGH)).frees());
+        assert!(joined(&Batch::mark_replacing).replaces());
+        assert_eq!(joined(&|batch| batch.draw(9)).drawn_bytes(), 9);
+        assert_eq!(joined(&|batch| batch.limit_clone_keys(11)).clone_key_bytes_max(), 11);
+        assert_eq!(joined(&|batch| batch.clone_range(D, b"a", b"b")).clones(), 1);
+        assert_eq!(joined(&|batch| batch.put(DictId(5), b"key", b"")).last_dict(), Some(5));
+        assert_eq!(joined(&|batch| batch.put(D, b"other", b"value")).len(), 2);
+        let too_long = joined(&|batch| batch.put(D, &alloc::vec![0; KEY_BYTES_MAX + 1], b""));
+        assert!(matches!(too_long.validate(), Err(Error::KeyTooLong { .. })));
+    }
+}

@@ -3,9 +3,12 @@
 //! for more memory than the volume's size.
 
 mod claims;
+mod findings;
 mod image;
 mod inspect;
 mod repair;
+mod second_copies;
+mod table_claims;
 mod versions;
 
 use std::format;

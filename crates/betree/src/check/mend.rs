@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::format::superblock::Superblock;
 use crate::format::superblock::features::Features;
 use crate::format::superblock::slots;
+use crate::format::superblock::table_copy::TableCopy;
 use crate::io::Disk;
 use crate::node_id::NodeId;
 use crate::settings::OpenMode;
@@ -234,7 +235,11 @@ pub fn undo_repair(device: Arc<dyn Device>) -> Result<Option<u64>> {
     let copies: Vec<_> = slots::copies(&disk)?.into_iter().filter_map(|(_, found)| found.ok()).collect();
     let Some(old) = copies.into_iter().find(|copy| copy.generation == before) else { return Ok(None) };
     loaded.repair_slots(&disk)?;
-    slots::store(&disk, &Superblock { generation: newest.generation + 1, ..old })?;
+    let copy = TableCopy::of(&old);
+    let mut old = Superblock { generation: newest.generation + 1, ..old };
+    // The place of the second copy counts for one generation alone. If there was room for it, there is.
+    let _is_put = TableCopy::put(copy.as_ref(), old.generation, &mut old.tail);
+    slots::store(&disk, &old)?;
     Ok(Some(before))
 }
 

@@ -83,8 +83,12 @@ pub(crate) fn settle(
         }
         let offset = parts.first().map_or(0, |part| part.start_block.saturating_mul(BLOCK));
         let copy = copy.and_then(|parts| Space::disputed(parts, device_blocks).ok());
-        let extent = Space::disputed(parts, device_blocks).map_err(|_| why);
-        let extent = extent.map(|extent| copy.into_iter().fold(extent, Extent::with_copy));
+        let extent = match (Space::disputed(parts, device_blocks), copy) {
+            (Ok(extent), copy) => Ok(copy.into_iter().fold(extent, Extent::with_copy)),
+            // The first copy is nowhere on the device, the second may be there.
+            (Err(_), Some(copy)) => Ok(copy),
+            (Err(_), None) => Err(why),
+        };
         if let Ok(extent) = &extent {
             table.put_place(id, NodePlace { extent: extent.clone(), header_len, header_checksum });
         }

@@ -18,18 +18,19 @@ use crate::key::Cut;
 use crate::settings::{DictId, OpenMode};
 use crate::space::BlockRange;
 
-type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+pub(super) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 const BLOCK: usize = betree_platform::BLOCK_BYTES;
 /// The first block of the log.
 const FIRST_LOG_BLOCK: u64 = 4;
 
-/// Changes an entry of the only page.
+/// Changes a slot of the node table.
 pub(super) fn set_slot(image: &mut Image, slot: u32, change: impl Fn(&mut StoredSlot)) {
-    image.patch_page(0, &|bytes| {
-        let mut page = decode_page(0, bytes).unwrap();
-        change(&mut page.entries[slot as usize]);
-        bytes.copy_from_slice(&encode_page(0, &page));
+    let (page, entry) = image.page_of(slot);
+    image.patch_page(page, &|bytes| {
+        let mut slots = decode_page(page as u32, bytes).unwrap();
+        change(&mut slots.entries[entry]);
+        bytes.copy_from_slice(&encode_page(page as u32, &slots));
     });
 }
 
@@ -41,7 +42,8 @@ pub(super) fn set_place(image: &mut Image, slot: u32, start_block: u64, len_bloc
 }
 
 pub(super) fn slot(image: &Image, slot: u32) -> StoredSlot {
-    decode_page(0, &image.page_bytes(0)).unwrap().entries[slot as usize]
+    let (page, entry) = image.page_of(slot);
+    decode_page(page as u32, &image.page_bytes(page)).unwrap().entries[entry]
 }
 
 /// A node in one part that a tree shows.
@@ -60,7 +62,7 @@ pub(super) fn whole_nodes(image: &Image) -> Vec<Whole> {
 }
 
 /// What a caller finds in an environment: pairs that can be read.
-fn readable(env: &Env) -> Pairs {
+pub(super) fn readable(env: &Env) -> Pairs {
     let mut all = Vec::new();
     for dict in (0..DICTS).map(DictId) {
         let mut cursor = env.cursor(dict, Cut::LOW, Cut::HIGH);
@@ -79,16 +81,16 @@ fn found_in(env: &Env) -> Vec<FindingCode> {
 }
 
 /// What became of a volume.
-struct Repaired {
+pub(super) struct Repaired {
     /// What the opening told.
-    told: Vec<Finding>,
-    noted: NotedDamage,
-    pairs: Pairs,
-    device: Arc<MemDevice>,
+    pub told: Vec<Finding>,
+    pub noted: NotedDamage,
+    pub pairs: Pairs,
+    pub device: Arc<MemDevice>,
 }
 
 /// Repairs a volume that is refused, opens it for changes, and takes the repair of another copy back.
-fn repaired(image: &Image, what: &str) -> Repaired {
+pub(super) fn repaired(image: &Image, what: &str) -> Repaired {
     let device = image.device();
     let Err(Error::Corrupt { what: "extent", why, .. }) = open(device.clone()) else {
         panic!("{what}: it was not refused")
@@ -131,7 +133,7 @@ fn repaired(image: &Image, what: &str) -> Repaired {
 }
 
 /// What a rescue reads.
-fn rescued(image: &Image) -> (Vec<FindingCode>, Pairs) {
+pub(super) fn rescued(image: &Image) -> (Vec<FindingCode>, Pairs) {
     let mut told = Vec::new();
     let env = Env::open_for_rescue(image.device(), options(), &mut |found| told.push(found.code)).unwrap();
     (told, readable(&env))
@@ -149,7 +151,7 @@ fn examined(image: &Image) -> Vec<FindingCode> {
 }
 
 /// The pairs of a volume, and those of one that was repaired after the node in a slot was lost.
-fn lost(image: &Image, slot: u32) -> (Pairs, Pairs) {
+pub(super) fn lost(image: &Image, slot: u32) -> (Pairs, Pairs) {
     let all = pairs(&open_as(&image.device(), OpenMode::ReadOnly));
     let mut without = image.clone();
     set_slot(&mut without, slot, |stored| stored.header_checksum = 0.into());

@@ -13,7 +13,10 @@ use crate::format::segment;
 use crate::format::superblock::slots;
 use crate::format::superblock::table_copy::TableCopy;
 use crate::format::superblock::{Decoded, Superblock};
-use crate::format::table::{StoredPage, decode_directory, decode_page, encode_directory, encode_page};
+use crate::format::table::{
+    Entries as Listed, StoredPage, StoredSlot, decode_directory, decode_page, encode_directory, encode_page,
+    slots_per_page,
+};
 use crate::io::Disk;
 use crate::io::mem::MemDevice;
 use crate::space::BlockRange;
@@ -114,6 +117,12 @@ impl Image {
         self.get(&parts, page.len_bytes.get() as usize)
     }
 
+    /// The page of a slot, and the slot's entry there.
+    pub fn page_of(&self, slot: u32) -> (usize, usize) {
+        let per_page = slots_per_page(self.superblock().table_page_bytes);
+        ((slot / per_page) as usize, (slot % per_page) as usize)
+    }
+
     /// The first block of a page of the node table.
     pub fn page_start(&self, index: usize) -> u64 {
         self.page(index).1.start_block.get()
@@ -125,10 +134,57 @@ impl Image {
         patch(&mut bytes);
         let (parts, page) = self.page(index);
         self.set(&parts, &bytes);
+        self.set_page(index, StoredPage { checksum: xxh3_64(&bytes).into(), ..page });
+    }
+
+    /// Gives a node other parts. The page keeps its blocks.
+    pub fn set_parts(&mut self, slot: u32, parts: &[BlockRange]) {
+        let (index, entry) = self.page_of(slot);
+        let slots = decode_page(index as u32, &self.page_bytes(index)).unwrap();
+        let mut changed = Listed::new();
+        for (at, stored) in slots.entries.iter().enumerate() {
+            let own = slots.parts_of(at, stored.first_part());
+            let own = if at == entry { parts } else { own.as_slice() };
+            let (start_block, len_blocks) = (own[0].start_block.into(), (own[0].len_blocks as u32).into());
+            changed.push(StoredSlot { start_block, len_blocks, ..*stored }, own);
+        }
+        let bytes = encode_page(index as u32, &changed);
+        let (parts, page) = self.page(index);
+        assert_eq!(bytes.len().div_ceil(BLOCK_BYTES), page.len_blocks.get() as usize);
+        self.set(&parts, &bytes);
+        let len_bytes = (bytes.len() as u32).into();
+        self.set_page(index, StoredPage { len_bytes, checksum: xxh3_64(&bytes).into(), ..page });
+    }
+
+    /// Changes what the directory says of a page.
+    pub fn set_page(&mut self, index: usize, page: StoredPage) {
         let mut pages = decode_directory(&self.directory()).unwrap();
-        pages.entries[index] = StoredPage { checksum: xxh3_64(&bytes).into(), ..page };
+        pages.entries[index] = page;
         let directory = encode_directory(&pages);
         self.patch_directory(&|bytes| bytes.copy_from_slice(&directory));
+    }
+
+    /// What the directory says of a page.
+    pub fn stored_page(&self, index: usize) -> StoredPage {
+        self.page(index).1
+    }
+
+    /// All blocks of the last checkpoint but its superblocks: those of log, node table and nodes.
+    pub fn blocks_of_checkpoint(&self) -> Vec<u64> {
+        let superblock = self.superblock();
+        let log = superblock.log_offset / BLOCK;
+        let log = BlockRange { start_block: log, len_blocks: superblock.geometry.log_bytes / BLOCK };
+        let count = decode_directory(&self.directory()).unwrap().entries.len();
+        let pages = (0..count).flat_map(|index| self.page(index).0);
+        // A page that is bad leads to no node.
+        let slots = (0..count).filter_map(|index| decode_page(index as u32, &self.page_bytes(index)));
+        let nodes = slots.flat_map(|slots| {
+            let used = slots.entries.iter().enumerate().filter(|(_, stored)| stored.used == 1);
+            used.flat_map(|(entry, stored)| slots.parts_of(entry, stored.first_part())).collect::<Vec<_>>()
+        });
+        let all = core::iter::once(log).chain(superblock.table.parts()).chain(pages).chain(nodes);
+        let all = all.flat_map(|part| part.start_block..part.start_block.saturating_add(part.len_blocks));
+        all.filter(|block| *block >= log.start_block).collect()
     }
 
     /// Slot, parts and header length of each node.
@@ -189,8 +245,7 @@ impl Image {
     fn put_header(&mut self, slot: u32, bytes: &[u8]) {
         let (_, parts, _) = self.nodes().into_iter().find(|(other, ..)| *other == slot).unwrap();
         self.set(&parts, bytes);
-        let per_page = crate::format::table::slots_per_page(self.superblock().table_page_bytes);
-        let (index, entry) = ((slot / per_page) as usize, (slot % per_page) as usize);
+        let (index, entry) = self.page_of(slot);
         let mut page = decode_page(index as u32, &self.page_bytes(index)).unwrap();
         page.entries[entry].header_checksum = u64::from_le_bytes(*bytes[8..].first_chunk().unwrap()).into();
         page.entries[entry].header_len = (bytes.len() as u32).into();

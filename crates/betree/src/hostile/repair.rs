@@ -1,6 +1,7 @@
 //! Wrong numbers of references under right checksums, and nodes to which nothing leads: a repair sets the
 //! numbers, frees the space, and changes nothing else.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::vec;
 use std::vec::Vec;
@@ -8,7 +9,7 @@ use std::vec::Vec;
 use betree_platform::BLOCK_BYTES;
 
 use super::image::{Image, Patch};
-use super::{DICTS, fill, open, options, sound};
+use super::{DICTS, GEOMETRY, fill, open, options, sound};
 use crate::check::{Finding, FindingCode, undo_repair};
 use crate::env::Env;
 use crate::error::Error;
@@ -16,7 +17,7 @@ use crate::format::superblock::features::Features;
 use crate::format::table::{decode_page, encode_page};
 use crate::io::mem::MemDevice;
 use crate::key::Cut;
-use crate::settings::{DictId, OpenMode};
+use crate::settings::{DictId, NodeCopies, OpenMode};
 
 /// The places of dictionary and height in a node's header.
 const DICT_AT: usize = 52;
@@ -37,6 +38,33 @@ pub(super) fn closed_with_copies() -> Image {
     fill(&env, 264..300);
     env.close().unwrap();
     Image { bytes: device.bytes() }
+}
+
+/// A sound volume that was closed, with second copies of interior nodes, and none of the node table.
+pub(super) fn closed_with_node_copies() -> Image {
+    let device = sound().device();
+    let env = open(device.clone()).unwrap();
+    env.set_node_copies(NodeCopies::Two).unwrap();
+    fill_and_work(&env, 264..400);
+    env.close().unwrap();
+    Image { bytes: device.bytes() }.without_table_copy()
+}
+
+/// A sound volume that was closed, with a node table of several pages and second copies of these.
+pub(super) fn of_several_pages() -> Image {
+    let device = MemDevice::new(1024);
+    Env::format(device.clone(), &GEOMETRY, [1; 16]).unwrap();
+    let env = open(device.clone()).unwrap();
+    fill_and_work(&env, 0..900);
+    env.close().unwrap();
+    Image { bytes: device.bytes() }
+}
+
+fn fill_and_work(env: &Env, numbers: Range<u32>) {
+    for first in numbers.clone().step_by(20) {
+        fill(env, first..numbers.end.min(first + 20));
+        while env.run_due_work().unwrap() {}
+    }
 }
 
 pub(super) fn open_as(device: &Arc<MemDevice>, mode: OpenMode) -> Env {

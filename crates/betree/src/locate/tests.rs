@@ -145,6 +145,49 @@ fn a_copys_keys_are_told_by_its_own_names_and_share_the_blocks() {
     }
 }
 
+/// A clone that waits above a child hides what the child has.
+#[test]
+fn what_a_waiting_clone_hides_is_not_told() {
+    let (_device, env) = volume();
+    let name = |prefix: &str, number: u64| [prefix.as_bytes(), &key(number)[..]].concat();
+    for first in (0..2000).step_by(50) {
+        let mut batch = Batch::new();
+        (first..first + 50).for_each(|number| batch.put(D, &name("a/", number), &value(number, 0)));
+        env.commit(&batch).unwrap();
+        while env.run_due_work().unwrap() {}
+    }
+    // Their keys are hidden by the clone, those before and behind it are not.
+    let old = |number: u64| name("a/k01500+/", number);
+    let mut batch = Batch::new();
+    (10..30).for_each(|number| batch.put(D, &old(number), &value(number, 1)));
+    env.commit(&batch).unwrap();
+    env.reclaim().unwrap();
+    let mut batch = Batch::new();
+    batch.clone_range(D, b"a/k002", b"a/k01500+/k0001");
+    env.commit(&batch).unwrap();
+    let root = {
+        let dict = &env.engine.dicts[0];
+        let root = dict.state.read().root;
+        env.engine.tree_of(dict).node(root).unwrap()
+    };
+    let gotos = root.edges().iter().flat_map(|edge| &edge.gotos);
+    let waiting = gotos.filter(|goto| goto.lo == Cut::before("a/k01500+/k0001"));
+    assert_eq!(waiting.count(), 1, "it waits nowhere: {root:?}");
+    let found = located(&env, &Cut::before("a/k015"), &Cut::after("a/k015"));
+    let times = |key: &[u8]| {
+        let shows = |found: &&Located| !found.lo.is_above(key) && found.hi.is_above(key);
+        found.iter().filter(shows).map(|found| found.sharing).collect::<Vec<_>>()
+    };
+    for number in 20..30 {
+        assert_eq!(times(&old(number)), [Sharing::Own], "{number} is not hidden");
+    }
+    for number in 0..100 {
+        let copy = [&b"a/k01500+/k0001"[..], &key(200 + number)[4..]].concat();
+        assert_eq!(times(&copy), [Sharing::Shared], "the copy of {number}");
+        assert_eq!(times(&name("a/", 1500 + number)), [Sharing::Own], "{number}");
+    }
+}
+
 /// Messages of several runs of a partition, also of the same keys.
 #[test]
 fn each_message_is_in_the_run_that_is_told_and_the_older_one_of_a_key_comes_first() {
