@@ -410,7 +410,7 @@ pub struct OpenOptions {
     pub names_max: usize,
     /// The most bytes of memory for contents of small files: files of up to 4 KiB that were read.
     pub contents_bytes_max: usize,
-    /// Which accesses count for the time of last access.
+    /// Which accesses count for the time of last access; none of a volume that is opened for reading.
     pub access_times: AccessTimes,
     /// Whether listing a directory counts too.
     pub listings_count: bool,

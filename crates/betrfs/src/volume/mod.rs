@@ -274,10 +274,11 @@ impl Volume {
     /// As [`Volume::open`].
     pub fn from_env(env: Arc<Env>, options: OpenOptions) -> Result<Volume> {
         let counts = AllCounts::default();
+        let takes_changes = !matches!(env.state(), EnvState::ReadOnly(_));
         let (stored, root) = {
             let op = counts.begin(&env, OpKind::Internal);
             let first = first_records(&op)?;
-            if !matches!(env.state(), EnvState::ReadOnly(_)) {
+            if takes_changes {
                 reap_all(&op)?;
             }
             first
@@ -312,7 +313,7 @@ impl Volume {
             eviction_backoff: EvictionBackoff::default(),
             contents: FileCache::new(options.contents_bytes_max),
             epochs: ListingEpochs::default(),
-            access_times: options.access_times,
+            access_times: if takes_changes { options.access_times } else { AccessTimes::Never },
             listings_count: options.listings_count,
             accessed: AccessQueue::default(),
             foreign: ForeignEvents::default(),

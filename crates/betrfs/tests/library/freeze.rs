@@ -52,6 +52,7 @@ fn a_copy_has_all_that_was_done_before_times_of_access_too() {
     });
     assert_eq!(read, [7; 100_000]);
     let copied = opened(&copy);
+    // A read of what was opened for reading moves no time.
     assert_eq!(contents(&copied, "/f"), [7; 100_000]);
     assert_eq!(copied.resolve(b"/f").unwrap().attr, attr);
     // The volume goes on.
