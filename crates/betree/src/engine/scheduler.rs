@@ -46,12 +46,6 @@ impl Scheduler {
         self.done.notify_all();
     }
 
-    /// Wakes the waiting threads after something else than a piece of work.
-    pub fn wake_waiting(&self) {
-        self.state.lock().done += 1;
-        self.done.notify_all();
-    }
-
     /// Does pieces of work until [`stop`](Scheduler::stop). After a piece that found nothing to do, it sleeps
     /// until the next [`call`](Scheduler::call). `piece` returns whether it did something.
     pub fn serve(&self, mut piece: impl FnMut() -> bool) {

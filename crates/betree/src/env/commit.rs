@@ -209,6 +209,7 @@ impl Env {
     /// [`Error::ReadOnly`]; [`Error::NoSpace`] and [`Error::DeviceFull`] if the work that makes room finds
     /// none itself; without threads of the platform, any error of that work.
     pub fn throttle(&self, bytes: usize) -> Result<()> {
+        self.log.wait_for_syncs();
         self.scheduler.throttle(
             || self.is_crowded(bytes),
             || self.writable(&self.commit.lock()),
@@ -216,7 +217,7 @@ impl Env {
         )
     }
 
-    pub(super) fn is_crowded(&self, bytes: usize) -> bool {
+    fn is_crowded(&self, bytes: usize) -> bool {
         let cache = &self.engine.store.cache;
         self.log.is_crowded(bytes as u64)
             || self.engine.is_behind()

@@ -32,15 +32,7 @@ impl Env {
     /// # Errors
     /// Those of the device; the volume accepts no more changes then.
     pub fn sync(&self) -> Result<()> {
-        let under_way = self.log.begin_sync();
-        let synced = self.sync_all();
-        drop(under_way);
-        // Writers may wait because so much is pending for it.
-        self.scheduler.wake_waiting();
-        synced
-    }
-
-    fn sync_all(&self) -> Result<()> {
+        let _under_way = self.log.begin_sync();
         let last = self.commit.lock().next_msn - 1;
         match self.sync_log(last) {
             Ok(true) => return Ok(()),

@@ -404,16 +404,16 @@ fn more_is_kept_while_syncs_come_often() {
     let append = |msn: u64, bytes: u64| log.append(msn, 1, &Arc::new(vec![7; bytes as usize])).unwrap();
     // Nobody has synced: what is too much is given up, and nobody waits.
     append(1, max + BLOCK);
-    assert!(log.pending_bytes() == 0 && !log.is_crowded(0));
+    assert!(log.pending_bytes() == 0 && !log.has_too_much_pending());
     log.keep_again();
     log.forget_before(2);
     let under_way = log.begin_sync();
     append(2, max / 2);
-    assert!(!log.is_crowded(0));
+    assert!(!log.has_too_much_pending());
     append(3, max / 2 + BLOCK);
-    assert!(log.pending_bytes() > max && log.is_crowded(0), "others wait");
+    assert!(log.pending_bytes() > max && log.has_too_much_pending(), "others wait");
     assert!(log.sync_to(3).unwrap());
-    assert!(!log.is_crowded(0));
+    assert!(!log.has_too_much_pending());
     append(4, 2 * max);
     assert_eq!(log.pending_bytes(), 0, "twice as much and more is given up");
     log.keep_again();
@@ -422,7 +422,7 @@ fn more_is_kept_while_syncs_come_often() {
     append(5, max - BLOCK);
     drop(under_way);
     append(6, max / 2);
-    assert!(log.pending_bytes() > max && !log.is_crowded(0), "kept, and nobody would end a wait");
+    assert!(log.pending_bytes() > max && !log.has_too_much_pending(), "kept, and nobody would end a wait");
     append(7, max / 2);
     assert_eq!(log.pending_bytes(), 0, "the last sync was long ago");
 }

@@ -5,6 +5,7 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use betree_platform::sync::atomic::{AtomicUsize, Ordering};
 use betree_platform::sync::{Condvar, Mutex, MutexGuard};
 
 use super::LogArea;
@@ -34,8 +35,10 @@ pub(crate) struct Log {
     /// Pending records are given up beyond this size, or twice that while syncs come often.
     pending_bytes_max: u64,
     shared: Mutex<Shared>,
-    /// Notified whenever `writing` or `syncing` ends.
+    /// Notified whenever `writing`, `syncing` or a caller's sync ends.
     turn: Condvar,
+    /// The number of callers that want records made durable, by the log or by a checkpoint.
+    syncs_under_way: AtomicUsize,
 }
 
 struct Shared {
@@ -43,8 +46,6 @@ struct Shared {
     /// Appended and not yet written; the last one still grows.
     pending: VecDeque<Pending>,
     pending_bytes: u64,
-    /// The number of callers that want records made durable, by the log or by a checkpoint.
-    syncs_under_way: usize,
     /// The bytes that came since the last of them had what it wanted; at most [`u64::MAX`], before the first.
     bytes_since_sync: u64,
     /// If it is more than `written_msn`, some records up to this MSN were given up: only a checkpoint makes
@@ -119,7 +120,6 @@ impl Log {
             ring: Ring::new(log_area.len, start),
             pending: VecDeque::new(),
             pending_bytes: 0,
-            syncs_under_way: 0,
             bytes_since_sync: u64::MAX,
             given_up_msn: 0,
             keeping: true,
@@ -145,6 +145,7 @@ impl Log {
             pending_bytes_max,
             shared: Mutex::new(shared),
             turn: Condvar::new(),
+            syncs_under_way: AtomicUsize::new(0),
         }
     }
 
@@ -155,7 +156,7 @@ impl Log {
     /// is given up, with the records until the next checkpoint's capture (*late binding*, TOS §3.4, without a
     /// binding: the checkpoint alone writes a large write, once). Twice as much is kept while someone syncs,
     /// or did so not long ago: each sync would wait for a checkpoint, during which so much comes that the
-    /// next one had to as well ([`is_crowded`](Log::is_crowded)).
+    /// next one had to as well ([`wait_for_syncs`](Log::wait_for_syncs)).
     ///
     /// # Errors
     /// [`Error::NoMemory`], [`Error::TooLarge`]: nothing was appended.
@@ -166,7 +167,7 @@ impl Log {
             SegmentBuf::refuse_too_long(record)?;
             shared.appended_msn = last_msn(first_msn, changes);
             shared.given_up_msn = shared.appended_msn;
-            shared.note_arrived(record.len() as u64);
+            self.note_arrived(shared, record.len() as u64);
             return Ok(());
         }
         let before_bytes = shared.pending_bytes;
@@ -179,8 +180,8 @@ impl Log {
             shared.append_copy(first_msn, changes, record, self.segment_bytes_max)?;
         }
         shared.appended_msn = last_msn(first_msn, changes);
-        shared.note_arrived(shared.pending_bytes - before_bytes);
-        let most = match shared.syncs_under_way > 0 || shared.bytes_since_sync <= self.pending_bytes_max {
+        self.note_arrived(shared, shared.pending_bytes - before_bytes);
+        let most = match self.has_syncs() || shared.bytes_since_sync <= self.pending_bytes_max {
             true => self.pending_bytes_max.saturating_mul(2),
             false => self.pending_bytes_max,
         };
@@ -192,8 +193,35 @@ impl Log {
 
     /// Notes that a caller wants records made durable, until the guard is dropped.
     pub(crate) fn begin_sync(&self) -> SyncUnderWay<'_> {
-        self.shared.lock().syncs_under_way += 1;
+        self.syncs_under_way.fetch_add(1, Ordering::AcqRel);
         SyncUnderWay(self)
+    }
+
+    fn has_syncs(&self) -> bool {
+        self.syncs_under_way.load(Ordering::Acquire) > 0
+    }
+
+    /// Waits while someone syncs and so much is pending that records would have to be given up. The caller
+    /// does not sync itself, and holds no lock that a sync or a checkpoint needs.
+    pub(crate) fn wait_for_syncs(&self) {
+        if !self.has_syncs() {
+            return;
+        }
+        let mut shared = self.shared.lock();
+        while self.is_backed_up(&shared) {
+            shared = self.turn.wait(shared);
+        }
+    }
+
+    fn is_backed_up(&self, shared: &Shared) -> bool {
+        self.has_syncs() && shared.pending_bytes > self.pending_bytes_max && shared.failure.is_none()
+    }
+
+    /// Notes the bytes of a record that came.
+    fn note_arrived(&self, shared: &mut Shared, bytes: u64) {
+        if !self.has_syncs() {
+            shared.bytes_since_sync = shared.bytes_since_sync.saturating_add(bytes);
+        }
     }
 
     /// Notes a change that no record names: only a checkpoint makes it durable, and the records before it and
@@ -376,12 +404,15 @@ impl Log {
         shared.ring.used_bytes() + shared.pending_bytes
     }
 
-    /// Whether a record of about `bytes` should wait: because the log area is three quarters full, or because
-    /// someone syncs and so much is pending that records would have to be given up.
+    /// Whether a record of about `bytes` should wait for room: the log area is three quarters full.
     pub(crate) fn is_crowded(&self, bytes: u64) -> bool {
-        let shared = self.shared.lock();
-        let is_backed_up = shared.syncs_under_way > 0 && shared.pending_bytes > self.pending_bytes_max;
-        is_backed_up || self.free_beside(&shared) < self.log_area.len / 4 + bytes
+        self.free_beside(&self.shared.lock()) < self.log_area.len / 4 + bytes
+    }
+
+    /// Whether [`wait_for_syncs`](Log::wait_for_syncs) would wait.
+    #[cfg(test)]
+    pub(crate) fn has_too_much_pending(&self) -> bool {
+        self.is_backed_up(&self.shared.lock())
     }
 
     /// The free bytes of the log area. While they are at least half of it, a record of almost a quarter finds
@@ -420,20 +451,17 @@ pub(crate) struct SyncUnderWay<'l>(&'l Log);
 
 impl Drop for SyncUnderWay<'_> {
     fn drop(&mut self) {
-        let shared = &mut *self.0.shared.lock();
-        shared.syncs_under_way = shared.syncs_under_way.saturating_sub(1);
+        let SyncUnderWay(log) = self;
+        let mut shared = log.shared.lock();
         shared.bytes_since_sync = 0;
+        // Under the lock, so that no thread looks before and waits afterwards.
+        log.syncs_under_way.fetch_sub(1, Ordering::AcqRel);
+        drop(shared);
+        log.turn.notify_all();
     }
 }
 
 impl Shared {
-    /// Notes the bytes of a record that came.
-    fn note_arrived(&mut self, bytes: u64) {
-        if self.syncs_under_way == 0 {
-            self.bytes_since_sync = self.bytes_since_sync.saturating_add(bytes);
-        }
-    }
-
     /// Whether records were given up that no checkpoint holds yet.
     fn has_gap(&self) -> bool {
         self.given_up_msn > self.written_msn
