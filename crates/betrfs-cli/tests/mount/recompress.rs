@@ -293,7 +293,8 @@ fn one_that_is_interrupted_while_it_writes_leaves_every_file_as_it_was() {
     let at_its_end = costs(&mounted);
     let part = document(&output);
     let written = number(&part, "written_bytes");
-    assert!((1..80 << 20).contains(&written), "{part}");
+    // How far it was by then is chance.
+    assert!((1..number(&part, "to_write_bytes")).contains(&written), "{part}");
     assert_eq!(part["stored_after_bytes"], Value::Null);
     assert_all_there();
     // Nothing goes on behind it.
