@@ -46,7 +46,7 @@ struct Shared {
     /// Appended and not yet written; the last one still grows.
     pending: VecDeque<Pending>,
     pending_bytes: u64,
-    /// The bytes that came since the last of them had what it wanted; at most [`u64::MAX`], before the first.
+    /// The bytes that came since the last sync ended; [`u64::MAX`] before the first.
     bytes_since_sync: u64,
     /// If it is more than `written_msn`, some records up to this MSN were given up: only a checkpoint makes
     /// them durable, and no later record is written before that.
