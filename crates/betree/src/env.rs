@@ -43,7 +43,7 @@ use crate::log::Log;
 use crate::message::Msn;
 use crate::settings::DictId;
 use crate::stats::{SpaceStats, Stats};
-use crate::tree::Cursor;
+use crate::tree::{Cursor, Drain};
 pub use backup::Backup;
 use closing::End;
 use commit::Committer;
@@ -89,8 +89,8 @@ pub struct Env {
     pairs_are_to_ask: AtomicBool,
     /// The record of the last scrub as the next superblock will store it.
     pub(crate) last_scrub: Mutex<Option<ScrubRecord>>,
-    /// Held while deletes are carried out to free their space.
-    reclaiming: Mutex<()>,
+    /// How far deletes are carried out to free their space, while they are.
+    pub(crate) reclaiming: Mutex<Option<Drain>>,
     scheduler: Scheduler,
     /// Held by a transaction that has met many conflicts.
     turn: Mutex<()>,
@@ -115,7 +115,7 @@ impl Env {
             last_scrub: Mutex::new(ScrubRecord::of(&committed.superblock.tail)),
             checkpoint: Mutex::new(committed),
             opened,
-            reclaiming: Mutex::new(()),
+            reclaiming: Mutex::new(None),
             scheduler: Scheduler::default(),
             turn: Mutex::new(()),
         }

@@ -62,6 +62,13 @@ impl Admission {
         self.pending_freed_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Notes that `bytes` of the expected space have come back.
+    pub fn expect_less_space(&self, bytes: u64) {
+        let less = |pending: u64| Some(pending.saturating_sub(bytes));
+        // It never refuses.
+        let _ = self.pending_freed_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
     /// Notes that all pending deletes are about to be carried out.
     pub fn begin_drain(&self) {
         self.deletes_pending.store(false, Ordering::Relaxed);

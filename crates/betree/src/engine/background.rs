@@ -1,29 +1,25 @@
-//! Background work on the trees: flushes memtables to the roots, rebalances, reclaims data that ranges hide,
-//! and frees dead nodes.
+//! Background work on the trees: flushes memtables to the roots, rebalances, and frees dead nodes.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 use betree_platform::sync::MutexGuard;
 use betree_platform::sync::atomic::Ordering;
-use hashbrown::HashSet;
 
 use super::Engine;
 use crate::dict::{Dict, DictState};
 use crate::error::Result;
-use crate::format::record::{Change, Changes};
-use crate::key::Cut;
 use crate::memtable::Memtable;
 use crate::node_id::NodeId;
-use crate::settings::DictId;
-use crate::tree::{FLUSH_NODES, PASSING_FLUSH_NODES, Tree};
+use crate::tree::{Drain, FLUSH_NODES, PASSING_FLUSH_NODES, Rebalanced, Tree};
+
+/// How often a drain asks for room before it gives way to a memtable: some flushes, so that it comes to an
+/// end beside any number of writers, and few, so that these do not wait for long.
+const TRIES_IN_A_ROW: usize = 16;
 
 /// Writers wait while a dictionary has this many frozen memtables and its active one is full.
 const FROZEN_MAX: usize = 2;
-
-/// How many bounds of deleted or replaced ranges are reclaimed together, and how many are kept at most.
-pub(crate) const RANGE_BOUNDS_AT_ONCE: usize = 128;
-const RANGE_BOUNDS_MAX: usize = 4096;
 
 impl Engine {
     /// Freezes the full memtables, or (`all`) every memtable that is not empty. `true` if any was frozen.
@@ -101,7 +97,7 @@ impl Engine {
         let tree = self.tree_of(dict);
         let reached = tree.flush_memtable(&memtable, self.room().has_nodes(PASSING_FLUSH_NODES))?;
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
-        self.rebalance(&tree, reached, None)?;
+        self.rebalance(&tree, reached)?;
         Ok(true)
     }
 
@@ -132,24 +128,18 @@ impl Engine {
         Ok(())
     }
 
-    fn rebalance(
-        &self,
-        tree: &Tree<'_>,
-        reached: Vec<NodeId>,
-        emptied: Option<&mut HashSet<NodeId>>,
-    ) -> Result<()> {
-        let (cache, eager) = (&self.store.cache, emptied.is_some());
-        // Emptying all buffers reaches every leaf: it stops when much is dirty, and continues after a
-        // checkpoint.
-        let most_dirty_bytes = cache.dirty_bytes() + cache.budget_bytes() / 2;
-        let has_memory = || !eager || cache.dirty_bytes() <= most_dirty_bytes;
-        let rebalanced =
-            tree.rebalance(reached, emptied, &|nodes| has_memory() && self.room().has_nodes(nodes))?;
+    /// Rebalances a tree; cut short for want of room, it is continued later.
+    pub(super) fn rebalance(&self, tree: &Tree<'_>, reached: Vec<NodeId>) -> Result<()> {
+        let rebalanced = tree.rebalance(reached, None, &|nodes| self.room().has_nodes(nodes))?;
+        self.note_rebalanced(&rebalanced);
+        Ok(())
+    }
+
+    fn note_rebalanced(&self, rebalanced: &Rebalanced) {
         self.counters.flushes.fetch_add(rebalanced.flushes, Ordering::Relaxed);
         if rebalanced.cut_short {
             self.unbalanced.store(true, Ordering::Relaxed);
         }
-        Ok(())
     }
 
     /// Continues a rebalancing that was cut short, if there is room again. `false` if there was none to
@@ -159,79 +149,64 @@ impl Engine {
             return Ok(false);
         }
         self.unbalanced.store(false, Ordering::Relaxed);
-        self.rebalance_all(None)?;
-        Ok(true)
-    }
-
-    /// Notes the bounds of a record's ranges, as long as the list is worth its memory. Ranges that are not
-    /// noted go down as buffers fill.
-    pub fn note_range_bounds(&self, record: &[u8]) {
-        let mut range_bounds = self.range_bounds.lock();
-        for (id, change) in Changes::of(record).map_while(Result::ok) {
-            let ends = match change {
-                Change::DeleteRange { lo, hi } => [lo, hi],
-                Change::CloneRange { to, lo, hi, .. } => [lo, hi].map(|cut| cut.with_prefix(to)),
-                _ => continue,
-            };
-            if range_bounds.len() < RANGE_BOUNDS_MAX {
-                range_bounds.extend(ends.map(|cut| (id, cut)));
-            }
-        }
-    }
-
-    /// Notes the bounds of a range that was replaced, as [`note_range_bounds`](Engine::note_range_bounds).
-    pub fn note_bounds(&self, dict: DictId, bounds: [Cut; 2]) {
-        let mut range_bounds = self.range_bounds.lock();
-        if range_bounds.len() < RANGE_BOUNDS_MAX {
-            range_bounds.extend(bounds.map(|cut| (dict, cut)));
-        }
-    }
-
-    /// Reclaims the data that deleted or replaced ranges hide, if at least `least` bounds have been noted:
-    /// together they share the paths from the root. `false` if there were fewer, or no room.
-    pub fn reclaim_hidden(&self, least: usize) -> Result<bool> {
-        if self.range_bounds.lock().len() < least || !self.room().has_nodes(FLUSH_NODES) {
-            return Ok(false);
-        }
-        let mut range_bounds = core::mem::take(&mut *self.range_bounds.lock());
-        // The range messages may still be in a memtable.
-        self.freeze(true);
-        range_bounds.sort_unstable();
         for dict in &self.dicts {
-            let here = range_bounds.iter().filter(|(id, _)| usize::from(id.0) == dict.index);
-            let cuts: Vec<Cut> = here.map(|(_, cut)| cut.clone()).collect();
-            if cuts.is_empty() {
-                continue;
-            }
-            while self.absorb(dict)? {}
             let _structure = dict.structure.lock();
-            let tree = self.tree_of(dict);
-            let reached = tree.reclaim_hidden(cuts, &|nodes| self.room().has_nodes(nodes))?;
-            self.rebalance(&tree, reached, None)?;
+            self.rebalance(&self.tree_of(dict), Vec::new())?;
         }
         Ok(true)
     }
 
     /// Flushes all pending messages down to the leaves, as far as there is room on the device and in memory.
     /// So deletes and overwrites free their space, once a checkpoint follows. `true` if something was flushed
-    /// and something is left; another call with the same `emptied`, empty at first, continues.
-    pub fn drain(&self, emptied: &mut HashSet<NodeId>) -> Result<bool> {
+    /// and something is left; another call with the same `drain` continues. Memtables that fill meanwhile
+    /// come first, so that writers do not wait for the end.
+    pub fn drain(&self, drain: &mut Drain) -> Result<bool> {
         self.admission.begin_drain();
         self.freeze(true);
-        self.absorb_all()?;
+        let cache = &self.store.cache;
+        // Emptying all buffers reaches every leaf: it stops before writers have to wait for a checkpoint,
+        // and continues after one. It goes on a little where much is dirty already.
+        let (dirty_bytes, budget_bytes) = (cache.dirty_bytes(), cache.budget_bytes());
+        let most_dirty_bytes = (dirty_bytes + budget_bytes / 8).max(budget_bytes / 2);
+        let has_memory = || cache.dirty_bytes() <= most_dirty_bytes;
         let before = self.counters.flushes.load(Ordering::Relaxed);
         self.unbalanced.store(false, Ordering::Relaxed);
-        self.rebalance_all(Some(emptied))?;
+        loop {
+            self.absorb_all()?;
+            let mut gave_way = false;
+            for dict in &self.dicts {
+                gave_way |= self.drain_until_full(dict, drain, &has_memory)?;
+            }
+            if !gave_way {
+                break;
+            }
+        }
         let flushed = self.counters.flushes.load(Ordering::Relaxed) != before;
         Ok(flushed && self.unbalanced.load(Ordering::Relaxed))
     }
 
-    fn rebalance_all(&self, mut emptied: Option<&mut HashSet<NodeId>>) -> Result<()> {
-        for dict in &self.dicts {
-            let _structure = dict.structure.lock();
-            self.rebalance(&self.tree_of(dict), Vec::new(), emptied.as_deref_mut())?;
+    /// Goes on with a drain in a tree until it ends, there is no room, or a memtable waits: then it returns
+    /// `true`, after some flushes at least.
+    pub(crate) fn drain_until_full(
+        &self,
+        dict: &Dict,
+        drain: &mut Drain,
+        has_memory: &dyn Fn() -> bool,
+    ) -> Result<bool> {
+        let (tries, gives_way) = (Cell::new(0), Cell::new(false));
+        let has_room = |nodes| {
+            tries.set(tries.get() + 1);
+            gives_way.set(gives_way.get() || tries.get() > TRIES_IN_A_ROW && dict.is_full());
+            !gives_way.get() && has_memory() && self.room().has_nodes(nodes)
+        };
+        let _structure = dict.structure.lock();
+        let rebalanced = self.tree_of(dict).rebalance(Vec::new(), Some(drain), &has_room)?;
+        if gives_way.get() {
+            self.counters.flushes.fetch_add(rebalanced.flushes, Ordering::Relaxed);
+        } else {
+            self.note_rebalanced(&rebalanced);
         }
-        Ok(())
+        Ok(gives_way.get())
     }
 
     /// Frees one dead node. `false` if there is none.

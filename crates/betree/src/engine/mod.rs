@@ -4,6 +4,7 @@ pub(crate) mod admission;
 pub(crate) mod background;
 pub(crate) mod checkpoint;
 pub(crate) mod commit_ranges;
+pub(crate) mod hidden_ranges;
 mod node_copies;
 pub(crate) mod scheduler;
 mod table_copy;
@@ -23,7 +24,6 @@ use crate::format::superblock::DICTS_MAX;
 use crate::format::superblock::Superblock;
 use crate::format::superblock::slots::BadSlot;
 use crate::invariant::internal;
-use crate::key::Cut;
 use crate::message::{Bytes, Msn};
 use crate::node_id::NodeId;
 use crate::planted::{self, Bug};
@@ -34,6 +34,7 @@ use crate::transaction::{Overlay, Recent};
 use crate::tree::Tree;
 use crate::views::{Moment, Seen, Views};
 use admission::{Admission, Room};
+use hidden_ranges::HiddenRanges;
 use unnamed_blocks::UnnamedBlocks;
 
 /// Facts about the opening of a volume.
@@ -83,8 +84,7 @@ pub(crate) struct Engine {
     filled: AtomicBool,
     /// A rebalancing of the tree was cut short for want of space.
     unbalanced: AtomicBool,
-    /// Bounds of deleted or replaced ranges, by dictionary, whose hidden data is still to be reclaimed.
-    range_bounds: Mutex<Vec<(DictId, Cut)>>,
+    hidden_ranges: Mutex<HiddenRanges>,
     pub admission: Admission,
     pub unnamed: UnnamedBlocks,
 }
@@ -129,7 +129,7 @@ impl Engine {
             counters: Counters::default(),
             filled: AtomicBool::new(false),
             unbalanced: AtomicBool::new(false),
-            range_bounds: Mutex::new(Vec::new()),
+            hidden_ranges: Mutex::default(),
             admission: Admission::default(),
             unnamed: UnnamedBlocks::default(),
         }

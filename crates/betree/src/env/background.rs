@@ -3,7 +3,7 @@
 use alloc::string::ToString;
 
 use super::Env;
-use crate::engine::background::RANGE_BOUNDS_AT_ONCE;
+use crate::engine::hidden_ranges::BOUNDS_AT_ONCE;
 use crate::error::Result;
 use crate::store::Request;
 
@@ -51,11 +51,11 @@ impl Env {
         }
         if self.engine.free_one_if_idle()?
             || self.engine.resume_rebalance()?
-            || self.unless_unreadable(self.engine.reclaim_hidden(RANGE_BOUNDS_AT_ONCE))?
+            || self.unless_unreadable(self.engine.reclaim_hidden(BOUNDS_AT_ONCE))?
         {
             return Ok(true);
         }
-        Ok(self.engine.room().wants_deletes_back() && self.unless_unreadable(self.give_space_back())?)
+        self.unless_unreadable(self.give_back_in_background())
     }
 
     /// For work that only frees space: `Ok(false)` if it meets unreadable data, which then keeps the space it

@@ -118,7 +118,7 @@ impl Env {
             self.engine.admission.expect_space(batch.frees_bytes());
         }
         if batch.clones() > 0 || batch.frees_bytes() >= u64::from(self.engine.geometry.node_bytes) {
-            self.engine.note_range_bounds(batch.record());
+            self.engine.note_ranges(batch.record(), batch.frees_bytes());
         }
         if self.engine.freeze(false) || batch.frees() && self.engine.room().wants_deletes_back() {
             self.scheduler.call();

@@ -3,8 +3,8 @@
 use betree_platform::sync::atomic::Ordering;
 
 use super::Env;
-use crate::engine::background::RANGE_BOUNDS_AT_ONCE;
 use crate::engine::checkpoint::{Captured, Committed};
+use crate::engine::hidden_ranges::BOUNDS_AT_ONCE;
 use crate::error::{Error, Result};
 use crate::events;
 use crate::format::superblock::Superblock;
@@ -110,11 +110,7 @@ impl Env {
         // crash should leave few.
         // Where freed blocks are discarded, hidden data takes room of others.
         let at_once = clean || self.opened.discards;
-        self.unless_unreadable(self.engine.reclaim_hidden(if at_once {
-            1
-        } else {
-            RANGE_BOUNDS_AT_ONCE / 4
-        }))?;
+        self.unless_unreadable(self.engine.reclaim_hidden(if at_once { 1 } else { BOUNDS_AT_ONCE / 4 }))?;
         // Before any view has to end for want of room.
         if !self.begin_growth_if_short(clean, committed) {
             self.engine.end_views_if_short();

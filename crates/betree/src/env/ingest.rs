@@ -125,7 +125,7 @@ impl Env {
     pub(super) fn note_put(&self, dict: DictId, bounds: [Cut; 2]) {
         // What the range showed before.
         self.engine.admission.expect_space(0);
-        self.engine.note_bounds(dict, bounds);
+        self.engine.note_range(dict, bounds);
         // Memtables came to the trees; other threads may wait for that.
         self.scheduler.tell_done(None);
         self.scheduler.call();

@@ -2,12 +2,12 @@
 
 use betree_platform::sync::MutexGuard;
 use betree_platform::sync::atomic::Ordering;
-use hashbrown::HashSet;
 
 use super::Env;
 use super::commit::Committer;
 use crate::engine::admission::Claim;
 use crate::error::{Error, Result};
+use crate::tree::Drain;
 
 impl Env {
     /// The writers' lock, held from a moment at which there is room for the claim: claims that other threads
@@ -32,18 +32,16 @@ impl Env {
     /// # Errors
     /// [`Error::NoSpace`] if there is still none, and those of [`checkpoint`](Env::checkpoint).
     pub(super) fn make_room(&self, claim: &Claim) -> Result<()> {
+        let fits = || self.engine.room().fits(claim, 0);
         // The next checkpoint frees the extents that only the last one names.
         self.checkpoint()?;
-        if self.engine.room().fits(claim, 0) {
-            return Ok(());
-        }
-        self.give_space_back()?;
-        while !self.engine.room().fits(claim, 0) && self.grow_a_step()? {}
+        self.give_space_back(&fits)?;
+        while !fits() && self.grow_a_step()? {}
         // Views come after everything that needs no reader's consent.
-        while !self.engine.room().fits(claim, 0) && self.engine.end_oldest_view() {
+        while !fits() && self.engine.end_oldest_view() {
             self.checkpoint()?;
         }
-        if claim.is_taken_always || self.engine.room().fits(claim, 0) { Ok(()) } else { Err(Error::NoSpace) }
+        if claim.is_taken_always || fits() { Ok(()) } else { Err(Error::NoSpace) }
     }
 
     /// Sets `bytes` of room aside for batches that [draw](crate::Batch::draw) on it; other batches cannot use
@@ -74,32 +72,65 @@ impl Env {
         if self.opened.for_reading || self.is_frozen() {
             return Ok(());
         }
-        // Another thread may have taken note of the pending deletes and not have carried them out yet.
-        drop(self.reclaiming.lock());
+        // A drain under way has taken note of the pending deletes and not carried them out yet.
+        let is_under_way = self.reclaiming.lock().is_some();
         let room = self.engine.room();
-        if room.wants_deletes_back() || room.expects_much() {
-            self.give_space_back()?;
+        if is_under_way || room.wants_deletes_back() || room.expects_much() {
+            self.give_space_back(&|| false)?;
         }
         Ok(())
     }
 
-    /// Carries deletes out in the leaves, step by step, each made durable so that the next has room. `false`
-    /// if there was nothing new.
-    pub(super) fn give_space_back(&self) -> Result<bool> {
-        // A thread that waits here has the other's gain when its turn comes.
-        let _turn = self.reclaiming.lock();
-        let commits = self.engine.counters.commits.load(Ordering::Relaxed);
-        if !self.engine.admission.has_news_to_drain(commits) {
-            return Ok(false);
-        }
-        let mut emptied = HashSet::new();
-        loop {
-            let more = self.engine.drain(&mut emptied)?;
-            while self.engine.free_one()? {}
-            self.checkpoint()?;
-            if !more {
-                return Ok(true);
+    /// Carries deletes out in the leaves until enough came back, or all that was pending at the call is
+    /// carried out.
+    pub(crate) fn give_space_back(&self, is_enough: &dyn Fn() -> bool) -> Result<()> {
+        let mut has_begun = false;
+        while !is_enough() {
+            // A thread that waits here has the other's gain when its turn comes.
+            let mut draining = self.reclaiming.lock();
+            if is_enough() {
+                break;
             }
+            if draining.is_none() {
+                if has_begun || !self.begin_to_give_back(&mut draining) {
+                    break;
+                }
+                has_begun = true;
+            }
+            self.give_back_a_step(&mut draining)?;
         }
+        Ok(())
+    }
+
+    /// Carries a few of the pending deletes out, if little is free; for background work. `false` if there was
+    /// nothing to do, or another thread does it.
+    pub(crate) fn give_back_in_background(&self) -> Result<bool> {
+        let Some(mut draining) = self.reclaiming.try_lock() else { return Ok(false) };
+        let goes_on = draining.is_some()
+            || self.engine.room().wants_deletes_back() && self.begin_to_give_back(&mut draining);
+        if goes_on {
+            self.give_back_a_step(&mut draining)?;
+        }
+        Ok(goes_on)
+    }
+
+    /// Begins a drain. `false` if nothing is new since the last one.
+    fn begin_to_give_back(&self, draining: &mut Option<Drain>) -> bool {
+        let commits = self.engine.counters.commits.load(Ordering::Relaxed);
+        let has_news = self.engine.admission.has_news_to_drain(commits);
+        *draining = has_news.then(Drain::default);
+        has_news
+    }
+
+    /// A step of a drain, made durable so that the next has room. An error ends the drain.
+    fn give_back_a_step(&self, draining: &mut Option<Drain>) -> Result<()> {
+        let Some(mut drain) = draining.take() else { return Ok(()) };
+        let has_more = self.engine.drain(&mut drain)?;
+        while self.engine.free_one()? {}
+        self.checkpoint()?;
+        if has_more {
+            *draining = Some(drain);
+        }
+        Ok(())
     }
 }

@@ -8,9 +8,9 @@ use betree_platform::{BLOCK_BYTES, Device};
 
 use crate::cache::Cache;
 use crate::dict::Dict;
-use crate::engine::background::RANGE_BOUNDS_AT_ONCE;
 use crate::engine::checkpoint::Committed;
 use crate::engine::commit_ranges::{Installed, PreparedRanges};
+use crate::engine::hidden_ranges::BOUNDS_AT_ONCE;
 use crate::engine::{Engine, Opened};
 use crate::env::Env;
 use crate::env::disputed::OnDispute;
@@ -164,7 +164,7 @@ impl Env {
                     PreparedRanges::new(&engine, &structures, first_msn, record, ranges, usize::MAX)?;
                 let installed = changes.install(&mut engine.views.lock(), last_msn(first_msn, ranges));
                 installed.iter().for_each(Installed::send);
-                engine.note_range_bounds(record);
+                engine.note_ranges(record, 0);
             }
             engine.take(first_msn, &Arc::new(record.to_vec()))?;
             if engine.freeze(false) || ranges > 0 {
@@ -172,7 +172,7 @@ impl Env {
                 // As workers did before the crash, so that replay takes no more room than the changes took
                 // then.
                 engine.resume_rebalance()?;
-                engine.reclaim_hidden(RANGE_BOUNDS_AT_ONCE)?;
+                engine.reclaim_hidden(BOUNDS_AT_ONCE)?;
                 while engine.free_one()? {}
                 if !for_reading && engine.store.cache.dirty_bytes() > engine.store.cache.budget_bytes() / 3 {
                     // The log stays as it is: if the replay has to begin anew, it skips the changes that this

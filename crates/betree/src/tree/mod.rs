@@ -37,7 +37,7 @@ pub use cursor::{Cursor, Unreadable};
 pub(crate) use ingest::{BuiltTree, TreeBuilder};
 pub(crate) use note_damage::read;
 pub(crate) use put_back::{Replacement, Replacements};
-pub(crate) use rebalance::{FLUSH_NODES, PASSING_FLUSH_NODES};
+pub(crate) use rebalance::{Drain, FLUSH_NODES, PASSING_FLUSH_NODES, Rebalanced};
 
 use crate::dict::{Dict, Old};
 use crate::error::{Error, Result};

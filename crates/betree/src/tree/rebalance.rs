@@ -31,27 +31,37 @@ pub(crate) struct Rebalanced {
     pub cut_short: bool,
 }
 
+/// How far the flushing of all buffers has come, from call to call.
+#[derive(Default)]
+pub(crate) struct Drain {
+    /// Nodes whose own buffers were emptied: what has come since then stays in them.
+    emptied: HashSet<NodeId>,
+    /// Nodes below which all buffers were emptied.
+    done: HashSet<NodeId>,
+}
+
 impl Tree<'_> {
     /// Flushes until no node has more pending than its size, and splits and merges on the way back. Also
-    /// visits the nodes `reached` by earlier steps. With `emptied`, flushes all buffers, however little they
-    /// hold, until there is no room; `emptied` collects the nodes that are done, and the next call skips
-    /// them. `has_room` returns whether this many more nodes could be written.
+    /// visits the nodes `reached` by earlier steps. With `drain`, flushes all buffers, however little they
+    /// hold, until there is no room; the next call with it goes on from there. `has_room` returns whether
+    /// this many more nodes could be written.
     ///
     /// Called with the structure lock held.
     pub fn rebalance(
         &self,
         reached: Vec<NodeId>,
-        emptied: Option<&mut HashSet<NodeId>>,
+        drain: Option<&mut Drain>,
         has_room: &dyn Fn(u32) -> bool,
     ) -> Result<Rebalanced> {
-        let eager = emptied.is_some();
-        let mut here = HashSet::new();
-        let emptied = emptied.unwrap_or(&mut here);
+        let drains = drain.is_some();
+        let mut nothing = Drain::default();
+        let drain = drain.unwrap_or(&mut nothing);
         let mut rebalanced = Rebalanced::default();
         let mut path: Vec<NodeId> = Vec::from([self.dict.state.read().root]);
         let mut to_visit: HashSet<NodeId> = reached.into_iter().collect();
         while let Some(id) = path.last().copied() {
             let node = self.node(id)?;
+            let eager = drains && !drain.emptied.contains(&id);
             let pressures = node.edges().iter().map(|edge| self.pressure_bytes(edge));
             let over = pressures.clone().fold(0, usize::saturating_add) > self.geometry.node_bytes as usize;
             let fullest = pressures.enumerate().max_by_key(|(_, bytes)| *bytes);
@@ -78,21 +88,22 @@ impl Tree<'_> {
                     rebalanced.flushes += 1;
                     continue;
                 }
-            } else if has_more && !rebalanced.cut_short {
+                if eager {
+                    drain.emptied.insert(id);
+                }
+            } else if has_more {
                 rebalanced.cut_short = true;
-                // The next call goes on with these.
-                emptied.retain(|id| !path.contains(id));
             }
-            let goes_on = eager && !rebalanced.cut_short;
+            let goes_on = drains && !rebalanced.cut_short;
             let mut children = node.edges().iter().filter_map(|e| e.child);
             let next = children
-                .find(|c| to_visit.remove(c) || goes_on && !emptied.contains(c) && self.is_private(*c));
+                .find(|c| to_visit.remove(c) || goes_on && !drain.done.contains(c) && self.is_private(*c));
             if let Some(child) = next {
-                if goes_on {
-                    emptied.insert(child);
-                }
                 path.push(child);
                 continue;
+            }
+            if goes_on {
+                drain.done.insert(id);
             }
             path.pop();
             match path.last() {

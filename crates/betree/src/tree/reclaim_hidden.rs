@@ -17,9 +17,9 @@ impl Tree<'_> {
     /// many more nodes could be written.
     ///
     /// Called with the structure lock held.
-    pub fn reclaim_hidden(&self, cuts: Vec<Cut>, has_room: &dyn Fn(u32) -> bool) -> Result<Vec<NodeId>> {
+    pub fn reclaim_hidden(&self, cuts: &[Cut], has_room: &dyn Fn(u32) -> bool) -> Result<Vec<NodeId>> {
         let mut reached = Vec::new();
-        let mut to_visit = Vec::from([(self.dict.state.read().root, cuts)]);
+        let mut to_visit = Vec::from([(self.dict.state.read().root, cuts.to_vec())]);
         while let Some((id, cuts)) = to_visit.pop() {
             let mut node = self.node(id)?;
             for index in 0..node.edges().len() {

@@ -5,6 +5,7 @@ mod block_inheritance;
 mod changes_during_checkpoint;
 mod check_of_damage;
 mod combined_upserts;
+mod drain_gives_way;
 mod header_eviction;
 mod hostile_nodes;
 mod merge_while_written;
@@ -13,6 +14,7 @@ mod miscounted_references;
 mod range_delete_weight;
 mod reads_in_one_go;
 mod shown_nodes;
+mod space_comes_back;
 mod unreadable_blocks;
 mod work_of_installs;
 
@@ -23,7 +25,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashSet;
 
-use super::{Tree, TreeChange};
+use super::{Drain, Tree, TreeChange};
 use crate::batch::Batch;
 use crate::env::Env;
 use crate::io::mem::MemDevice;

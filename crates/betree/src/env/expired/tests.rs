@@ -98,7 +98,7 @@ impl Volume {
     /// Brings all messages to the leaves.
     fn to_leaves(&self) {
         self.env.engine.absorb_all().unwrap();
-        self.env.engine.drain(&mut hashbrown::HashSet::new()).unwrap();
+        self.env.engine.drain(&mut crate::tree::Drain::default()).unwrap();
         self.env.checkpoint().unwrap();
     }
 

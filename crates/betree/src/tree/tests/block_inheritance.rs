@@ -18,7 +18,7 @@ fn grow(env: &Env, times: usize) {
     env.commit(&batch).unwrap();
     env.engine.freeze(true);
     env.engine.absorb_all().unwrap();
-    env.engine.drain(&mut HashSet::new()).unwrap();
+    env.engine.drain(&mut Drain::default()).unwrap();
 }
 
 fn expect_grown(env: &Env, times: usize) {
@@ -67,7 +67,7 @@ fn blocks_named_by_a_checkpoint_in_flight_are_not_inherited() {
     let superblock = committed.superblock.clone();
     let captured = env.engine.capture(superblock.next_msn + 1);
     // The old leaf is freed while it is being written.
-    env.engine.drain(&mut HashSet::new()).unwrap();
+    env.engine.drain(&mut Drain::default()).unwrap();
     while env.engine.free_one().unwrap() {}
     assert!(!tree(&env).table.lock().holds(old));
     env.engine.write_checkpoint(&mut committed, captured, superblock, &|| ()).unwrap();

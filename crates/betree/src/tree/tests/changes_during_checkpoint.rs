@@ -58,7 +58,7 @@ fn work(env: &Env, dice: &mut Dice) {
     match dice.below(4) {
         0 => to_root(env),
         1 => {
-            env.engine.drain(&mut HashSet::new()).unwrap();
+            env.engine.drain(&mut Drain::default()).unwrap();
         }
         2 => while env.engine.free_one().unwrap() {},
         _ => {

@@ -8,7 +8,7 @@ fn append(env: &Env, number: u32, delta: &[u8]) {
     env.commit(&batch).unwrap();
     env.engine.freeze(true);
     env.engine.absorb_all().unwrap();
-    env.engine.drain(&mut HashSet::new()).unwrap();
+    env.engine.drain(&mut Drain::default()).unwrap();
 }
 
 /// Writes all pairs of the leaf again, so that none of it is on the device.
@@ -18,7 +18,7 @@ fn renew(env: &Env) {
     env.commit(&batch).unwrap();
     env.engine.freeze(true);
     env.engine.absorb_all().unwrap();
-    env.engine.drain(&mut HashSet::new()).unwrap();
+    env.engine.drain(&mut Drain::default()).unwrap();
     let leaf = only_leaf(&tree(env));
     assert!(leaf.basements().iter().all(|b| b.piece.stored().is_none() && !b.piece.has_messages()));
 }

@@ -49,7 +49,7 @@ fn reads_for_flush(env: &Env) -> u64 {
     env.commit(&batch).unwrap();
     let reads = env.stats().device_reads;
     env.engine.absorb_all().unwrap();
-    env.engine.drain(&mut HashSet::new()).unwrap();
+    env.engine.drain(&mut Drain::default()).unwrap();
     assert!(!Arc::ptr_eq(&only_leaf(&tree(env)), &leaf), "it has come to the leaf");
     env.checkpoint().unwrap();
     env.stats().device_reads - reads
@@ -79,7 +79,7 @@ fn replaced_values_are_freed_where_space_is_short() {
     device.do_not_seek();
     reads_for_flush(&env);
     let drain = || {
-        env.engine.drain(&mut HashSet::new()).unwrap();
+        env.engine.drain(&mut Drain::default()).unwrap();
         env.checkpoint().unwrap();
     };
     drain();
