@@ -50,6 +50,6 @@ pub use runner::{Runner, format_env, open_env};
 pub use seeded::Rng;
 pub use shrink::{shrink, shrink_steps};
 pub use sim_disk::SimDisk;
-pub use step::{Compaction, Generator, Ingest, Move, Setup, Step, history_of_seed};
+pub use step::{Compaction, Generator, Ingest, Move, SMALL_NODES, Setup, Step, history_of_seed};
 pub use transactions::{InTransaction, ModelTransaction};
 pub use universe::Universe;

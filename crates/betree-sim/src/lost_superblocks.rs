@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use betree::{Batch, DictId, Env, Error, Geometry, Options};
+use betree::{Batch, DictId, Env, Error, Options};
 use betree_platform::{BLOCK_BYTES, Device};
 use seeded::Rng;
 
@@ -11,22 +11,12 @@ use crate::failure::{Failure, wrong};
 use crate::mem_device::MemDevice;
 use crate::model::show;
 use crate::runner::{format_env, open_env};
-use crate::step::Setup;
+use crate::step::{SMALL_NODES, Setup};
 
 const D: DictId = DictId(0);
 const KEY: &[u8] = b"\x80counter";
-const SETUP: Setup = Setup {
-    geometry: Geometry {
-        node_bytes: 4096,
-        basement_bytes: 1024,
-        fanout_max: 6,
-        log_bytes: 1 << 20,
-        dicts: 1,
-    },
-    cache_bytes: 1 << 20,
-    volume_bytes: 16 << 20,
-    seeks: false,
-};
+const SETUP: Setup =
+    Setup { geometry: SMALL_NODES, cache_bytes: 1 << 20, volume_bytes: 16 << 20, seeks: false };
 /// The blocks with superblocks, from the first on.
 const SUPERBLOCKS: usize = 4;
 

@@ -29,6 +29,11 @@ const INGEST_VOLUMES: u64 = 8;
 /// The chance that a key gets one of these prefixes, in per cent.
 const NEAR_KEYS_PERCENT: usize = 30;
 
+/// One dictionary of small nodes, so that some hundred pairs make a tree of several levels, with a log that
+/// no test fills by the way.
+pub const SMALL_NODES: Geometry =
+    Geometry { node_bytes: 4096, basement_bytes: 1024, fanout_max: 6, log_bytes: 1 << 20, dicts: 1 };
+
 /// The volume of a history.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {

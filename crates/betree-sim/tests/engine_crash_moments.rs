@@ -5,17 +5,11 @@ use std::sync::Arc;
 
 use betree::{Batch, Cut, DictId, Env, Geometry, Isolation, Outcome};
 use betree_platform::Device;
-use betree_sim::{Setup, SimDisk, format_env, open_env, problems};
+use betree_sim::{SMALL_NODES, Setup, SimDisk, format_env, open_env, problems};
 
 const DICTS: [DictId; 2] = [DictId(0), DictId(1)];
 const SETUP: Setup = Setup {
-    geometry: Geometry {
-        node_bytes: 4096,
-        basement_bytes: 1024,
-        fanout_max: 6,
-        log_bytes: 128 << 10,
-        dicts: 2,
-    },
+    geometry: Geometry { log_bytes: 128 << 10, dicts: 2, ..SMALL_NODES },
     cache_bytes: 64 << 10,
     volume_bytes: 16 << 20,
     seeks: true,

@@ -9,19 +9,13 @@ use betree::{Batch, Cut, DictId, Env, Error, Geometry, Growth, State};
 use betree_platform::{Device, DeviceOp};
 use betree_sim::harness::{seeds, setting, try_history};
 use betree_sim::{
-    CrashHistory, EIO, ENOSPC, Fault, MemDevice, Mix, OnSync, Rng, Runner, Setup, SimDisk, Step, format_env,
-    history_of_seed, open_env, problems,
+    CrashHistory, EIO, ENOSPC, Fault, MemDevice, Mix, OnSync, Rng, Runner, SMALL_NODES, Setup, SimDisk, Step,
+    format_env, history_of_seed, open_env, problems,
 };
 
 const D: DictId = DictId(0);
 const SETUP: Setup = Setup {
-    geometry: Geometry {
-        node_bytes: 4096,
-        basement_bytes: 1024,
-        fanout_max: 6,
-        log_bytes: 128 << 10,
-        dicts: 1,
-    },
+    geometry: Geometry { log_bytes: 128 << 10, ..SMALL_NODES },
     cache_bytes: 64 << 10,
     volume_bytes: 1 << 20,
     seeks: false,

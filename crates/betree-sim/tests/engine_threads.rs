@@ -9,19 +9,15 @@ use std::time::Duration;
 use betree::{Batch, Cut, DictId, Env, Geometry};
 use betree_platform::Device;
 use betree_sim::harness::setting;
-use betree_sim::{Edit, Map, MemDevice, ModelEnv, Rng, Setup, batch_of, format_env, open_env, problems};
+use betree_sim::{
+    Edit, Map, MemDevice, ModelEnv, Rng, SMALL_NODES, Setup, batch_of, format_env, open_env, problems,
+};
 use betree_std::{Workers, WorkersOptions};
 
 const THREADS: u8 = 6;
 const DICTS: u8 = 2;
 const SETUP: Setup = Setup {
-    geometry: Geometry {
-        node_bytes: 4096,
-        basement_bytes: 1024,
-        fanout_max: 6,
-        log_bytes: 512 << 10,
-        dicts: DICTS,
-    },
+    geometry: Geometry { log_bytes: 512 << 10, dicts: DICTS, ..SMALL_NODES },
     cache_bytes: 256 << 10,
     volume_bytes: 64 << 20,
     seeks: true,

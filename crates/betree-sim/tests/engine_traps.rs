@@ -3,23 +3,13 @@
 
 use std::sync::Arc;
 
-use betree::{Batch, Cut, DictId, Env, Geometry, Isolation, Outcome, View};
+use betree::{Batch, Cut, DictId, Env, Isolation, Outcome, View};
 use betree_platform::Device;
-use betree_sim::{MemDevice, OnSync, Setup, format_env, open_env, problems};
+use betree_sim::{MemDevice, OnSync, SMALL_NODES, Setup, format_env, open_env, problems};
 
 const D: DictId = DictId(0);
-const SETUP: Setup = Setup {
-    geometry: Geometry {
-        node_bytes: 4096,
-        basement_bytes: 1024,
-        fanout_max: 6,
-        log_bytes: 1 << 20,
-        dicts: 1,
-    },
-    cache_bytes: 256 << 10,
-    volume_bytes: 32 << 20,
-    seeks: true,
-};
+const SETUP: Setup =
+    Setup { geometry: SMALL_NODES, cache_bytes: 256 << 10, volume_bytes: 32 << 20, seeks: true };
 
 fn new_volume() -> Arc<dyn Device> {
     let device: Arc<dyn Device> = Arc::new(MemDevice::new(SETUP.volume_bytes));
