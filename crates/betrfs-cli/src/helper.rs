@@ -89,6 +89,11 @@ fn helper_of(program: &OsStr) -> Option<&str> {
     name.split_once('.').filter(|(_, fs_type)| TYPES.contains(fs_type)).map(|(helper, _)| helper)
 }
 
+/// Whether the program was started under the name by which mount(8) calls it.
+pub fn is_of_mount() -> bool {
+    std::env::args_os().next().is_some_and(|program| helper_of(&program) == Some("mount"))
+}
+
 /// Inserts the command that the program's name stands for into a command line.
 pub fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments = arguments.into_iter();

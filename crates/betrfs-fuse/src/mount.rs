@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use betree::{ScrubOptions, ScrubStep};
 use betree_platform::Platform;
 use betree_std::{FileDevice, OpenError, StdPlatform, TroubleLog, Workers, WorkersOptions, Zstd};
-use betrfs::{AccessTimes, OpenMode, OpenOptions, Report, Scrubbed, Volume};
+use betrfs::{OpenMode, OpenOptions, Report, Scrubbed, Volume};
 
 use crate::closing::{CloseState, Closing};
 use crate::control::{BackupPart, Control, Order, Served};
@@ -25,9 +25,10 @@ use crate::metrics_server::MetricsServer;
 use crate::mount_info::FS_TYPES;
 use crate::mount_info::MountEntry;
 use crate::mount_point::{self, Found, MountFlags, MountPointError, OwnMount};
+use crate::mount_settings::{FixedSettings, ReadsNoted};
 use crate::protocol::Dispatch;
 use crate::server::{Acls, ProcTasks, Server, UserClones};
-use crate::status::Identity;
+use crate::status::{Identity, Status};
 use crate::transport::{Connection, SlowDevice, Transport, enable_io_uring};
 
 /// The kernel's read-ahead in a file that is read in order.
@@ -52,7 +53,7 @@ pub fn open_device(path: &Path) -> Result<FileDevice, OpenError> {
 /// As [`open_device`], for reading: it may be read-only, and others may read it too.
 ///
 /// # Errors
-/// As [`FileDevice::open_for_reading`].
+/// As [`FileDevice::open_for_reading`]; [`OpenError::InUse`] for the loop device of a mount with a server.
 pub fn open_device_for_reading(path: &Path) -> Result<FileDevice, OpenError> {
     FileDevice::open_for_reading_waiting(path, CLOSING_TIME_MAX, || !is_mounted(path))
 }
@@ -167,7 +168,7 @@ impl Mount {
         let open = OpenOptions {
             cache_bytes: options.cache_bytes,
             contents_bytes_max: 0,
-            access_times: access_times(options.flags),
+            access_times: ReadsNoted::of(options.flags).into(),
             listings_count: !options.flags.contains(MountFlags::NODIRATIME),
             watcher: Some(Arc::new(TroubleLog::of(options.volume.clone()))),
             names_are_looked_up_again: true,
@@ -218,6 +219,12 @@ impl Mount {
                 Ok(Mount { connection, control, metrics, mount, server, closing, options })
             }
             Err(error) => {
+        server.set_fixed_settings(FixedSettings {
+            read_only,
+            acl: options.acls == Acls::Judge,
+            discard: options.discard,
+            cache_bytes: options.cache_bytes as u64,
+        });
                 if let Err(error) = closing.outcome() {
                     tracing::error!("closing {}: {error}", options.volume.display());
                 }
@@ -319,20 +326,6 @@ fn ensure_spare_files() -> io::Result<()> {
 /// Whether nothing is to be written to the volume.
 fn is_read_only(flags: MountFlags) -> bool {
     flags.contains(MountFlags::RDONLY)
-}
-
-/// The policy for times of access, by the mount's flags: the kernel leaves it to the server.
-fn access_times(flags: MountFlags) -> AccessTimes {
-    if is_read_only(flags) {
-        AccessTimes::Never
-    } else if flags.contains(MountFlags::STRICTATIME) {
-        // It overrides `noatime`, as in mount(2).
-        AccessTimes::Always
-    } else if flags.contains(MountFlags::NOATIME) {
-        AccessTimes::Never
-    } else {
-        AccessTimes::Relative
-    }
 }
 
 /// A mount that is removed with this value unless it is over: a mount without a server would block its users.
@@ -494,25 +487,5 @@ fn answer_once(mount: &OwnMount, ready: impl FnOnce()) {
             ready();
         }
         Err(errno) => tracing::error!("{} does not answer: {errno}", mount.path().display()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_mounts_flags_decide_which_accesses_count() {
-        for (flags, times) in [
-            (MountFlags::empty(), AccessTimes::Relative),
-            (MountFlags::RELATIME, AccessTimes::Relative),
-            (MountFlags::NODIRATIME, AccessTimes::Relative),
-            (MountFlags::NOATIME, AccessTimes::Never),
-            (MountFlags::STRICTATIME, AccessTimes::Always),
-            (MountFlags::STRICTATIME | MountFlags::NOATIME, AccessTimes::Always),
-            (MountFlags::STRICTATIME | MountFlags::RDONLY, AccessTimes::Never),
-        ] {
-            assert_eq!(access_times(flags), times, "{flags:?}");
-        }
     }
 }

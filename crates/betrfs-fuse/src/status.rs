@@ -16,6 +16,7 @@ use crate::freeze::Frozen;
 use crate::latency::Latency;
 use crate::layout::Room;
 use crate::mount_info::MountEntry;
+use crate::mount_settings::MountSettings;
 
 /// The identity of a mount. Bytes of paths that are not UTF-8 become replacement characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,6 +98,9 @@ pub struct Status {
     /// The address where its metrics are served by HTTP, if they are.
     #[serde(default)]
     pub metrics: Option<String>,
+    /// The settings of the mount; `None` of a server of an earlier version.
+    #[serde(default)]
+    pub settings: Option<MountSettings>,
     /// Seconds since the mount.
     pub uptime_seconds: u64,
     /// Whether the volume takes changes.
@@ -143,6 +147,7 @@ impl Status {
             uuid: uuid.to_string(),
             transport: transport.to_owned(),
             metrics: None,
+            settings: None,
             uptime_seconds: uptime.as_secs(),
             state: volume.env().state().into(),
             metadata_copies: Some(volume.env().node_copies().count()),

@@ -2,6 +2,7 @@
 
 mod background;
 pub mod options;
+mod remount;
 mod signals;
 
 use std::ffi::OsString;
@@ -19,7 +20,7 @@ use betrfs_fuse::{
 use options::Options;
 
 use crate::commands::check::WAYS_OUT;
-use crate::commands::{mkfs, stats};
+use crate::commands::mkfs;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::log::Place;
 use crate::memory;
@@ -141,17 +142,6 @@ impl Arguments {
     }
 }
 
-/// Changes the options of the mount on a directory; options that are not named stay.
-fn remount(dir: &Path, options: &Options) -> Outcome {
-    let dir = absolute(dir)?;
-    let found = stats::found_at(&dir)?;
-    let mount = found.entry();
-    let read_only = if mount.is_read_only() { "ro" } else { "rw" };
-    let now = mount.options.iter().map(String::as_str);
-    let options = Options::joined(now.chain([read_only, options.text.as_str()])).map_err(Failure::new)?;
-    Ok(found.remount(options.flags)?)
-}
-
 /// Variable by which tests choose the transport: `io_uring` or `device`.
 const TRANSPORT: &str = "BETRFS_TRANSPORT";
 
@@ -162,7 +152,7 @@ pub fn run(arguments: &Arguments, verbose: u8) -> Outcome {
     }
     let options = arguments.all_options()?;
     if options.remount {
-        return if arguments.helper.fake { Ok(()) } else { remount(&arguments.dir, &options) };
+        return remount::run(arguments, &options);
     }
     if arguments.helper.fake {
         return Ok(());
@@ -225,11 +215,11 @@ fn serve(
         cache_bytes: usize::try_from(cache_bytes)?,
         flags: given.flags,
         transport: transport()?,
-        discard: given.discard,
+        discard: given.discard.unwrap_or_default(),
         metrics: given.metrics.or(arguments.metrics),
         log_loss: if arguments.accept_log_loss { LogLoss::Accept } else { LogLoss::Refuse },
-        acls: given.acls,
-        user_clones: given.user_clones,
+        acls: given.acls.unwrap_or_default(),
+        user_clones: given.user_clones.unwrap_or_default(),
     };
     let mount = match volume {
         Some(volume) => Mount::of(volume, options, replay),

@@ -7,7 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use betrfs_fuse::FS_TYPES;
 use betrfs_fuse::mount_point::FoundMount;
 use betrfs_fuse::{
-    DataBytes, Latency, MountEntry, Order, ScrubStatus, Status, Unheard, VolumeState, metrics_page,
+    DataBytes, Latency, MountEntry, MountSettings, Order, ReadsNoted, ScrubStatus, Status, Unheard,
+    VolumeState, metrics_page,
 };
 
 use crate::commands::{change, metadata_copies};
@@ -135,6 +136,23 @@ pub fn told_of(state: &VolumeState) -> String {
     format!("{}{}{why}", state.is, state.since.map(since).unwrap_or_default())
 }
 
+/// The settings of a mount that its server heeds, as options of mount(8).
+fn told_of_settings(settings: &MountSettings) -> String {
+    let MountSettings { fixed, changeable } = settings;
+    let either = |is: bool, yes: &'static str, no: &'static str| if is { yes } else { no };
+    let times = match changeable.access_times {
+        ReadsNoted::None => "noatime",
+        ReadsNoted::Relative => "relatime",
+        ReadsNoted::All => "strictatime",
+    };
+    let mut options = vec![either(fixed.read_only, "ro", "rw"), times];
+    options.extend((!changeable.listings_count).then_some("nodiratime"));
+    options.push(either(fixed.acl, "acl", "noacl"));
+    options.push(either(fixed.discard, "discard", "nodiscard"));
+    options.extend(changeable.user_clone_allowed.then_some("user_clone_allowed"));
+    format!("{},cache_size={}", options.join(","), fixed.cache_bytes)
+}
+
 fn told(status: &Status) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     let identity = &status.identity;
@@ -148,6 +166,9 @@ fn told(status: &Status) -> Result<String, std::fmt::Error> {
     writeln!(out, "requests by  {}", status.transport)?;
     if let Some(address) = &status.metrics {
         writeln!(out, "metrics      http://{address}/metrics")?;
+    }
+    if let Some(settings) = &status.settings {
+        writeln!(out, "options      {}", told_of_settings(settings))?;
     }
     writeln!(out, "state        {}", told_of(&status.state))?;
     writeln!(out, "copies       {} of metadata", metadata_copies::shown(status.metadata_copies))?;

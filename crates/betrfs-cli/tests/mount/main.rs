@@ -42,6 +42,7 @@ mod quotas;
 mod racing_users;
 mod read_only;
 mod recompress;
+mod remount;
 mod request_costs;
 mod resize;
 mod restore;

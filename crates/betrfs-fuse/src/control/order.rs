@@ -17,6 +17,7 @@ use super::timed::write_until;
 use super::turn::Turn;
 use super::{ANSWER_BYTES_MAX, ORDER};
 use crate::mount_info::MountEntry;
+use crate::mount_settings::ChangeableSettings;
 
 /// The sentence of a second client.
 const BUSY: &str = "another command changes this volume right now";
@@ -42,6 +43,8 @@ pub enum Order {
     /// [`Env::renew_node_copies`](betree::Env::renew_node_copies). The number is that of the nodes that are
     /// left.
     RenewMetadata,
+    /// Changes what a remount can change.
+    Settings(ChangeableSettings),
 }
 
 /// The size that a volume is to have, in bytes.

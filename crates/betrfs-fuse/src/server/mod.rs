@@ -24,6 +24,8 @@ mod xattr;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -39,6 +41,7 @@ use crate::counters::Counters;
 use crate::errno::{errno, is_alarming, is_of_read_only};
 use crate::freeze::{End, FreezeError, Freezer, Step};
 use crate::layout::Layout;
+use crate::mount_settings::{ChangeableSettings, FixedSettings, MountSettings};
 use crate::status::{Identity, Status};
 
 /// The answer to a request.
@@ -71,7 +74,8 @@ pub struct Server {
     identity: Identity,
     read_only: bool,
     acls: Acls,
-    user_clones: UserClones,
+    user_clones: AtomicBool,
+    fixed_settings: OnceLock<FixedSettings>,
     closing: Arc<Closing>,
     freezer: Freezer,
     tasks: Arc<dyn Tasks>,
@@ -102,7 +106,8 @@ impl Server {
             identity,
             read_only,
             acls,
-            user_clones: UserClones::default(),
+            user_clones: AtomicBool::new(UserClones::default() == UserClones::Allowed),
+            fixed_settings: OnceLock::new(),
             closing,
             freezer: Freezer::default(),
             tasks,
@@ -120,7 +125,27 @@ impl Server {
     /// The same server, with these rights of users.
     #[must_use]
     pub fn with_user_clones(self, user_clones: UserClones) -> Server {
-        Server { user_clones, ..self }
+        Server { user_clones: AtomicBool::new(user_clones == UserClones::Allowed), ..self }
+    }
+
+    /// Sets what is fixed at the mount, for [`status`](Server::status), once.
+    pub fn set_fixed_settings(&self, settings: FixedSettings) {
+        self.fixed_settings.get_or_init(|| settings);
+    }
+
+    /// The settings that a remount changes.
+    fn changeable_settings(&self) -> ChangeableSettings {
+        let (times, listings_count) = self.volume.access_times();
+        let user_clone_allowed = self.user_clones.load(Relaxed);
+        ChangeableSettings { access_times: times.into(), listings_count, user_clone_allowed }
+    }
+
+    /// Changes what a remount can change.
+    fn change_settings(&self, settings: ChangeableSettings) {
+        let ChangeableSettings { access_times, listings_count, user_clone_allowed } = settings;
+        self.volume.set_access_times(access_times.into(), listings_count);
+        self.user_clones.store(user_clone_allowed, Relaxed);
+        tracing::info!("the settings of the mount are changed: {settings:?}");
     }
 
     /// Sets the transport's name for [`status`](Server::status), once.
@@ -250,6 +275,7 @@ impl Server {
                 )?;
             }
             Order::RenewMetadata => return Ok(env.renew_node_copies()?),
+            Order::Settings(settings) => self.change_settings(*settings),
         }
         Ok(0)
     }
@@ -274,6 +300,9 @@ impl Server {
             status.state = frozen.into();
         }
         status.metrics = self.metrics.get().map(SocketAddr::to_string);
+        let settings =
+            |fixed: &FixedSettings| MountSettings { fixed: *fixed, changeable: self.changeable_settings() };
+        status.settings = self.fixed_settings.get().map(settings);
         status
     }
 

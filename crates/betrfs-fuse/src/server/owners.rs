@@ -1,11 +1,12 @@
 //! Who may treat a tree as one: clone it, take a snapshot of it, empty it.
 
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering::Relaxed;
 
 use betrfs::{Error, InodeId, Owned, User};
 use rustix::io::Errno;
 
-use super::{Answer, Caller, IntoAnswer, Server, UserClones};
+use super::{Answer, Caller, IntoAnswer, Server};
 use crate::mount_info::MountEntry;
 
 /// How often a tree is looked through while others bring foreign objects into it.
@@ -28,9 +29,9 @@ impl Server {
         if caller.is_trusted() {
             return Ok(Rights::All);
         }
-        match self.user_clones {
-            UserClones::Allowed => caller.user_and_groups().map(Rights::Owner).ok_or(Errno::PERM),
-            UserClones::Refused => Err(Errno::PERM),
+        match self.user_clones.load(Relaxed) {
+            true => caller.user_and_groups().map(Rights::Owner).ok_or(Errno::PERM),
+            false => Err(Errno::PERM),
         }
     }
 

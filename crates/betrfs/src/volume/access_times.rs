@@ -5,6 +5,7 @@
 //! inode leaves memory, and when the volume is closed. A crash may lose it.
 
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicUsize};
 
 use betree::Batch;
 
@@ -13,13 +14,74 @@ use crate::names::{Inode, State};
 use crate::op::OpKind;
 use crate::rules::access_counts;
 use crate::schema::{Flags, META};
-use crate::types::{Access, InodeFlags, InodeId};
+use crate::types::{Access, AccessTimes, InodeFlags, InodeId};
 use crate::volume::Volume;
 
 /// Number of leaving inodes that one operation releases at most.
 const LEAVING_AT_ONCE: usize = 64;
 
+/// Which accesses count. It may change while others use the volume.
+pub(super) struct AccessPolicy {
+    takes_changes: bool,
+    /// The place of the policy in [`ALL`].
+    times: AtomicUsize,
+    listings_count: AtomicBool,
+}
+
+const ALL: [AccessTimes; 3] = [AccessTimes::Never, AccessTimes::Relative, AccessTimes::Always];
+
+impl AccessPolicy {
+    /// A policy; no access counts in a volume that takes no changes.
+    pub fn new(takes_changes: bool, times: AccessTimes, listings_count: bool) -> AccessPolicy {
+        let (all, listings) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let policy = AccessPolicy { takes_changes, times: all, listings_count: listings };
+        policy.set(times, listings_count);
+        policy
+    }
+
+    fn set(&self, times: AccessTimes, listings_count: bool) {
+        let times = if self.takes_changes { times } else { AccessTimes::Never };
+        self.times.store(ALL.iter().position(|one| *one == times).unwrap_or(0), Relaxed);
+        self.listings_count.store(listings_count, Relaxed);
+    }
+
+    fn times(&self) -> AccessTimes {
+        ALL.get(self.times.load(Relaxed)).copied().unwrap_or_default()
+    }
+
+    /// Whether listing a directory counts as other accesses do.
+    pub fn listings_count(&self) -> bool {
+        self.listings_count.load(Relaxed)
+    }
+}
+
 impl Volume {
+    /// Which accesses count for times of access, and whether listing a directory counts too.
+    pub fn access_times(&self) -> (AccessTimes, bool) {
+        (self.access_policy.times(), self.access_policy.listings_count())
+    }
+
+    /// Changes which accesses count from now on; none of a volume that is opened for reading. Times that were
+    /// moved already stay.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::{AccessTimes, InodeId};
+    ///
+    /// volume.set_access_times(AccessTimes::Never, true);
+    /// let file = volume.create_with(InodeId::ROOT, b"file", &new_file, b"text")?.node;
+    /// assert!(!volume.note_access(file)?);
+    /// volume.set_access_times(AccessTimes::Relative, true);
+    /// assert!(volume.note_access(file)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_access_times(&self, times: AccessTimes, listings_count: bool) {
+        self.access_policy.set(times, listings_count);
+    }
+
     /// Counts an access to a file that is not a read. Returns whether its time of access moved.
     ///
     /// ```
@@ -51,7 +113,7 @@ impl Volume {
         }
         let atime_ns = inode.atime_ns.load(Relaxed);
         let now_ns = self.platform.now_ns();
-        let is_due = access_counts(self.access_times, &state.record, atime_ns, now_ns);
+        let is_due = access_counts(self.access_policy.times(), &state.record, atime_ns, now_ns);
         if !is_due || state.record.flags.has(Flags::READ_ONLY) || inode.is_below_snapshots(&[]).0 {
             return false;
         }

@@ -76,7 +76,8 @@ use crate::op::{AllCounts, Counters, Op, OpKind};
 use crate::planted::{self, Bug};
 use crate::schema::block::{BLOCK, BlockUpsert};
 use crate::schema::{DATA, DICTS, META, Marker, QUOTAS, Record, Stored, VolumeRecord, damaged, key};
-use crate::types::{AccessTimes, FileType, FormatOptions, InodeId, OpenOptions, StatFs};
+use crate::types::{FileType, FormatOptions, InodeId, OpenOptions, StatFs};
+use access_times::AccessPolicy;
 use charge::Quotas;
 use find_inode::NumberMap;
 use freeze::OwnChanges;
@@ -134,8 +135,7 @@ pub struct Volume {
     epochs: ListingEpochs,
     /// The most bytes written in one batch.
     piece_bytes: u64,
-    access_times: AccessTimes,
-    listings_count: bool,
+    access_policy: AccessPolicy,
     accessed: AccessQueue,
     foreign: ForeignEvents,
     quotas: Quotas,
@@ -313,8 +313,7 @@ impl Volume {
             eviction_backoff: EvictionBackoff::default(),
             contents: FileCache::new(options.contents_bytes_max),
             epochs: ListingEpochs::default(),
-            access_times: if takes_changes { options.access_times } else { AccessTimes::Never },
-            listings_count: options.listings_count,
+            access_policy: AccessPolicy::new(takes_changes, options.access_times, options.listings_count),
             accessed: AccessQueue::default(),
             foreign: ForeignEvents::default(),
             quotas: Quotas::new(stored.features & QUOTAS != 0),

@@ -68,7 +68,7 @@ impl Volume {
         if self.is_removed(&shared, &dir) {
             return Ok(());
         }
-        if self.listings_count {
+        if self.access_policy.listings_count() {
             self.was_accessed(&dir, &state, Access::Counts);
         }
         // Names added during a listing are left for the next one; otherwise a caller that renames each entry

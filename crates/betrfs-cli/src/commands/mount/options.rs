@@ -17,13 +17,13 @@ pub struct Options {
     pub flags: MountFlags,
     /// `cache_size=`
     pub cache_bytes: Option<u64>,
-    /// `acl` and `noacl`; they have no effect on an existing mount.
-    pub acls: Acls,
-    /// `user_clone_allowed`; it has no effect on an existing mount.
-    pub user_clones: UserClones,
+    /// `acl` and `noacl`.
+    pub acls: Option<Acls>,
+    /// `user_clone_allowed`.
+    pub user_clones: Option<UserClones>,
     /// `discard`: free blocks are discarded after each checkpoint.
-    pub discard: bool,
-    /// `metrics=`; it has no effect on an existing mount.
+    pub discard: Option<bool>,
+    /// `metrics=`
     pub metrics: Option<SocketAddr>,
     /// `remount`: change the options of an existing mount.
     pub remount: bool,
@@ -49,9 +49,9 @@ impl FromStr for Options {
             text: text.to_owned(),
             flags: MountFlags::empty(),
             cache_bytes: None,
-            acls: Acls::default(),
-            user_clones: UserClones::default(),
-            discard: false,
+            acls: None,
+            user_clones: None,
+            discard: None,
             metrics: None,
             remount: false,
             unknown: Vec::new(),
@@ -62,16 +62,19 @@ impl FromStr for Options {
             } else if let Some(address) = option.strip_prefix("metrics=") {
                 options.metrics = Some(parse_metrics(address)?);
             } else if option == "discard" || option == "nodiscard" {
-                options.discard = option == "discard";
+                options.discard = Some(option == "discard");
             } else if option == "user_clone_allowed" {
-                options.user_clones = UserClones::Allowed;
+                options.user_clones = Some(UserClones::Allowed);
             } else if option == "nouser_clone_allowed" {
-                options.user_clones = UserClones::Refused;
+                options.user_clones = Some(UserClones::Refused);
             } else if option == "remount" {
                 options.remount = true;
             } else if let Some(acls) = acls(option) {
-                options.acls = acls;
+                options.acls = Some(acls);
             } else if let Some(flags) = flags(option) {
+                if ACCESS_TIMES.contains(flags) {
+                    options.flags -= ACCESS_TIMES;
+                }
                 options.flags |= flags;
             } else if let Some(flags) = cleared(option) {
                 options.flags -= flags;
@@ -124,6 +127,10 @@ fn flags(option: &str) -> Option<MountFlags> {
         _ => return None,
     })
 }
+
+/// The flags of which the last one counts.
+pub const ACCESS_TIMES: MountFlags =
+    MountFlags::NOATIME.union(MountFlags::RELATIME).union(MountFlags::STRICTATIME);
 
 /// MS_NOSYMFOLLOW
 const NO_SYMLINKS: MountFlags = MountFlags::from_bits_retain(256);
@@ -245,8 +252,10 @@ pub const DESCRIBED: &[(&str, &str)] = &[
     ),
     (
         "remount",
-        "Changes the options above of a mount but for the cache, access control lists, users' clones, discards and \
-      metrics; an option that is not named stays.",
+        "Changes the options above of a mount; one that is not named stays. `cache_size`, `acl`, `discard`, `metrics` and \
+      `dirsync` are fixed at the mount, and so is `ro`, in so far as a volume that was mounted with it takes no changes: \
+      a remount to another value of theirs is refused. With `mount -i`, which calls no helper, only the kernel's own \
+      options change.",
     ),
     ("noauto, nofail, _netdev, x-*", "For readers of /etc/fstab; without an effect here."),
     (
@@ -287,14 +296,27 @@ mod tests {
         let acls = |text: &str| text.parse::<Options>().unwrap().acls;
         assert_eq!(
             [acls(""), acls("noacl,acl"), acls("acl,noacl")],
-            [Acls::Judge, Acls::Judge, Acls::Ignored]
+            [None, Some(Acls::Judge), Some(Acls::Ignored)]
         );
         assert!("remount,ro".parse::<Options>().unwrap().remount);
         // As in /proc/self/mountinfo.
         let told = "rw,relatime,user_id=0,group_id=0,default_permissions,allow_other,blksize=4096,ro,remount";
         let options = Options::joined([told, "noatime"]).unwrap();
-        assert_eq!(options.flags, MountFlags::RELATIME | MountFlags::RDONLY | MountFlags::NOATIME);
+        assert_eq!(options.flags, MountFlags::RDONLY | MountFlags::NOATIME);
         assert_eq!(options.unknown, Vec::<String>::new());
+    }
+
+    #[test]
+    fn of_options_for_times_of_access_the_last_one_counts() {
+        let flags = |text: &str| text.parse::<Options>().unwrap().flags;
+        for (text, expected) in [
+            ("noatime,relatime", MountFlags::RELATIME),
+            ("strictatime,noatime", MountFlags::NOATIME),
+            ("relatime,nodiratime,strictatime", MountFlags::STRICTATIME | MountFlags::NODIRATIME),
+            ("noatime,atime", MountFlags::empty()),
+        ] {
+            assert_eq!(flags(text), expected, "{text}");
+        }
     }
 
     #[test]
@@ -341,16 +363,16 @@ mod tests {
     #[test]
     fn the_last_word_on_discards_counts() {
         let discard = |text: &str| text.parse::<Options>().unwrap().discard;
-        assert!(discard("discard") && discard("nodiscard,ro,discard"));
-        assert!(!discard("ro") && !discard("discard,nodiscard"));
+        assert_eq!([discard("discard"), discard("nodiscard,ro,discard")], [Some(true); 2]);
+        assert_eq!([discard("ro"), discard("discard,nodiscard")], [None, Some(false)]);
     }
 
     #[test]
     fn users_may_clone_only_if_the_last_word_says_so() {
         let clones = |text: &str| text.parse::<Options>().unwrap().user_clones;
-        assert_eq!(clones("ro"), UserClones::Refused);
-        assert_eq!(clones("nouser_clone_allowed,user_clone_allowed"), UserClones::Allowed);
-        assert_eq!(clones("user_clone_allowed,nouser_clone_allowed"), UserClones::Refused);
+        assert_eq!(clones("ro"), None);
+        assert_eq!(clones("nouser_clone_allowed,user_clone_allowed"), Some(UserClones::Allowed));
+        assert_eq!(clones("user_clone_allowed,nouser_clone_allowed"), Some(UserClones::Refused));
     }
 
     #[test]
