@@ -92,7 +92,9 @@ pub enum Error {
         bits: u64,
     },
     /// A structure on the device has a kind that only later versions of this program know.
-    #[error("{what} {number}, which this version does not know, at byte {offset}")]
+    #[error(
+        "{what} {number}, which this version does not know, at byte {offset}: a later version of betrfs made it"
+    )]
     UnknownKind {
         /// The structure, and the word for its kind.
         what: &'static str,

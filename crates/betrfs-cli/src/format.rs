@@ -34,6 +34,15 @@ pub fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     print(serde_json::to_string_pretty(&Versioned { schema_version: SCHEMA_VERSION, document })?)
 }
 
+/// A sentence with names of files, on one line: a name may have line breaks, and what a terminal obeys.
+pub fn on_one_line(sentence: &str) -> String {
+    let mut line = String::with_capacity(sentence.len());
+    for c in sentence.chars() {
+        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+    }
+    line
+}
+
 /// Prints one or more lines on standard output. A closed pipe is no failure; any other write error is one.
 pub fn print(text: impl Display) -> Result<(), Failure> {
     match writeln!(io::stdout().lock(), "{text}") {

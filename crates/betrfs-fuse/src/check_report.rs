@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use betree::{ScrubRecord, ScrubState};
-use betrfs::{Problem, Report, Scrubbed};
+use betrfs::{Problem, Report, Scrubbed, is_of_later_version};
 use serde::{Deserialize, Serialize};
 
 /// A problem that a check found.
@@ -46,6 +46,12 @@ impl CheckReport {
     /// The number of problems.
     pub fn found(&self) -> u64 {
         self.problems.len() as u64 + self.problems_more
+    }
+
+    /// The number of problems that are things of a later version of this program, which are no damage: of
+    /// those that are listed.
+    pub fn of_later_version(&self) -> u64 {
+        self.problems.iter().filter(|problem| is_of_later_version(&problem.code)).count() as u64
     }
 }
 

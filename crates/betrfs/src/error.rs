@@ -109,7 +109,9 @@ pub enum Error {
     #[error(transparent)]
     Engine(betree::Error),
     /// A stored record or key is of a kind that only later versions of this program know.
-    #[error("{at}: it has a {what} {kind:#04x}, which this version does not know")]
+    #[error(
+        "{at}: it has a {what} {kind:#04x}, which this version does not know: a later version of betrfs made it"
+    )]
     UnknownKind {
         /// The path or the key.
         at: String,

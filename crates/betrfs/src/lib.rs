@@ -70,5 +70,5 @@ pub use op::{Counters, OpCount, OpKind};
 pub use schema::key::NAME_BYTES_MAX;
 pub use volume::{
     FileExtent, Mended, Mending, Problem, Recompress, Recompressed, Repair, Report, Scrubbed, Volume,
-    problem_codes,
+    is_of_later_version, problem_codes,
 };

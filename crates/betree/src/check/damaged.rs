@@ -168,7 +168,7 @@ fn check_log(disk: &Disk, superblock: &Superblock, tell: &mut dyn FnMut(Finding)
     }
     if let Some(error) = problem {
         let place = Place::Log { offset: error.offset().unwrap_or(area.offset) };
-        tell(Finding::problem(FindingCode::BadLog, place, error.to_string()));
+        tell(Finding::problem(FindingCode::BadLog.by(&error), place, error.to_string()));
     }
     if !is_empty {
         let what = "not checked: the changes since the last checkpoint, because the log cannot be replayed into \

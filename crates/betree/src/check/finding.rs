@@ -100,10 +100,22 @@ codes! {
     ReferencesNotChecked = "references-not-checked", Left("it is no damage");
     /// A node without references cannot be freed.
     NotFreed = "not-freed", Dropped("it goes, with all that no tree leads to");
+    /// Something is of a kind that only later versions know.
+    LaterKind = "later-kind", Left("a later version of betrfs made it; nothing is written where one was found");
     /// Blocks are taken that nothing uses, or used twice.
     WrongSpace = "wrong-space", Left("it is not on the device: open the volume anew");
     /// The use of blocks could not be checked.
     SpaceNotChecked = "space-not-checked", Left("it is no damage");
+}
+
+impl FindingCode {
+    /// The code of a finding by an error: this one, unless a later version made what was to be read.
+    pub(crate) fn by(self, error: &Error) -> FindingCode {
+        match error {
+            Error::UnknownKind { .. } => FindingCode::LaterKind,
+            _ => self,
+        }
+    }
 }
 
 impl fmt::Display for FindingCode {

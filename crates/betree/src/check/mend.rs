@@ -88,7 +88,8 @@ impl Env {
     /// [`mend_references`](Env::mend_references) afterwards.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] if it was not opened for a repair; those of the device that are no damage.
+    /// [`Error::ReadOnly`] if it was not opened for a repair; [`Error::UnknownKind`] if a later version made
+    /// a part of it; those of the device that are no damage. It is not to be written then.
     pub fn note_damage(&self) -> Result<NotedDamage> {
         self.refuse_unless_repairing()?;
         self.engine.assign_all_unowned()?;

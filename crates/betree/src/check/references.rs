@@ -180,12 +180,12 @@ impl Walk<'_, '_> {
         for id in unfreed {
             let place = self.engine.table.lock().place(id);
             let read = place.map(|place| self.engine.store.read_node(id, &place, ReadScope::Header, None));
-            let why = match read {
-                Some(Err(error)) => error.to_string(),
-                _ => "it could not be read".into(),
+            let (code, why) = match read {
+                Some(Err(error)) => (Code::NotFreed.by(&error), error.to_string()),
+                _ => (Code::NotFreed, "it could not be read".into()),
             };
             let what = format!("node {id} has no references and cannot be freed: {why}");
-            let found = Finding::problem(Code::NotFreed, self.place(id), what);
+            let found = Finding::problem(code, self.place(id), what);
             (self.tell)(found);
         }
     }

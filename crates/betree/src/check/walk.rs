@@ -274,7 +274,7 @@ impl<'e, 't> Walk<'e, 't> {
                     self.lacks(id);
                 }
                 let what = format!("node {id}: {error}");
-                self.unreadable(Code::BadNode, id, what, error, visit.all_keys());
+                self.unreadable(Code::BadNode.by(&error), id, what, error, visit.all_keys());
                 None
             }
         }

@@ -12,7 +12,7 @@ use hashbrown::HashSet;
 
 use super::{Tree, TreeChange};
 use crate::cache::Piece;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::key::Cut;
 use crate::message::{Goto, RangeDelete, subtract};
 use crate::node::{Basement, Body, Edge, Node};
@@ -240,10 +240,11 @@ impl Tree<'_> {
 /// What was read; `None` if it cannot be.
 ///
 /// # Errors
-/// Those that are no damage.
+/// Those that are no damage: what a later version made is there, and nothing may take its place.
 pub(crate) fn read<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(read) => Ok(Some(read)),
+        Err(error @ Error::UnknownKind { .. }) => Err(error),
         Err(error) if error.is_unreadable() => Ok(None),
         Err(error) => Err(error),
     }

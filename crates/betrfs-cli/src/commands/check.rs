@@ -12,8 +12,8 @@ use serde::Serialize;
 use signal_hook::consts::SIGINT;
 
 use crate::commands::stats;
-use crate::failure::{Failure, Outcome};
-use crate::format::{Format, print, print_json};
+use crate::failure::{Failure, Kind, Outcome};
+use crate::format::{Format, on_one_line, print, print_json};
 use crate::helper::ExitCodes;
 use crate::opening;
 use crate::progress::Progress;
@@ -154,9 +154,16 @@ pub fn failed(shown: &str, error: &betrfs::Error) -> Failure {
 /// The outcome of the command for a report.
 fn verdict(shown: &str, Checked { report, refused }: &Checked) -> Option<Failure> {
     let found = report.found();
+    if let Some(failure) = of_later_version(shown, report) {
+        return Some(failure);
+    }
     match refused {
         None if found == 0 => None,
         Some(error) if found == 0 => Some(failed(shown, error)),
+        None if report.of_later_version() > 0 => Some(Failure::damage(format!(
+            "{shown} is damaged ({found} found), and has things that were made by a later version of betrfs: repair it \
+             with that version"
+        ))),
         None => Some(Failure::damage(format!(
             "{shown} is damaged ({found} found): `betrfs check --repair` mends what can be mended; copy the rest from a \
              mount of it to a new volume"
@@ -167,20 +174,30 @@ fn verdict(shown: &str, Checked { report, refused }: &Checked) -> Option<Failure
     }
 }
 
+/// The failure of a volume in which a later version made something, and nothing else is wrong. What that
+/// needs, nobody here knows.
+fn of_later_version(shown: &str, report: &CheckReport) -> Option<Failure> {
+    let later = report.of_later_version();
+    (later > 0 && later == report.found()).then(|| {
+        Failure::new(format!(
+            "{shown} has {later} things that were made by a later version of betrfs: use that version to check it"
+        ))
+    })
+}
+
 fn document<'a>(shown: &'a str, checked: Checked, failure: Option<&Failure>) -> Document<'a> {
     let Checked { report, refused } = checked;
     let is_told = report.problems.is_empty();
     let refused = refused.as_ref().map(ToString::to_string);
-    let error = refused.or_else(|| failure.filter(|_| is_told).map(ToString::to_string));
+    let is_told_only_there = |failure: &&Failure| is_told || failure.kind() == Kind::Other;
+    let error = refused.or_else(|| failure.filter(is_told_only_there).map(ToString::to_string));
     Document { volume: shown, clean: failure.is_none(), report, repair: None, error }
 }
 
+/// Prints each problem, each range of known damage and each note as one line.
 pub fn print_problems(shown: &str, report: &CheckReport) -> Outcome {
-    for CheckProblem { what, code, .. } in &report.problems {
-        print(format_args!("{shown}: {what} [{code}]"))?;
-    }
-    for CheckProblem { what, code, .. } in &report.known_damage {
-        print(format_args!("{shown}: {what} [{code}]"))?;
+    for CheckProblem { what, code, .. } in report.problems.iter().chain(&report.known_damage) {
+        print(format_args!("{shown}: {} [{code}]", on_one_line(what)))?;
     }
     if report.known_damage_more > 0 {
         print(format_args!(
@@ -189,7 +206,7 @@ pub fn print_problems(shown: &str, report: &CheckReport) -> Outcome {
         ))?;
     }
     for note in &report.notes {
-        print(format_args!("{shown}: {note}"))?;
+        print(format_args!("{shown}: {}", on_one_line(note)))?;
     }
     if report.problems_more > 0 {
         print(format_args!("{shown}: and {} problems more, which are not listed", report.problems_more))?;

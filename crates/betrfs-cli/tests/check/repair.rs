@@ -89,6 +89,61 @@ fn each_option_writes_what_it_may_and_ends_with_the_bits_of_fsck() {
     assert_eq!(run(&path, &["-y"]).0, Some(0));
 }
 
+/// It is no damage: the check could not be made, and nothing is written beside it.
+#[test]
+fn what_a_later_version_made_is_left_and_a_check_of_it_ends_with_8() {
+    let (_temp, path) = damaged();
+    change(&path, |_, batch| batch.put(META, b"\x06later", b"x"));
+    let before = fs::read(&path).unwrap();
+    let beside_damage = [(&[][..], 4), (&["-n"], 4), (&["-p", "-f"], 8), (&["--repair"], 8), (&["-y"], 8)];
+    for (arguments, code) in beside_damage {
+        let output = betrfs(&[&["check"], arguments].concat(), &path);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
+        assert!(told.contains("made by a later version of betrfs"), "{arguments:?}: {told}");
+        assert!(fs::read(&path).unwrap() == before, "{arguments:?} wrote something");
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("volume");
+    assert!(betrfs(&["mkfs", "--size", "64M"], &path).status.success());
+    change(&path, |_, batch| batch.put(META, b"\x06later", b"x"));
+    for arguments in [&[][..], &["-y"], &["-p", "-f"]] {
+        let (code, told) = run(&path, arguments);
+        assert!(code == Some(8) && told.contains("[later-version]"), "{arguments:?}: {told}");
+        let json = run(&path, &[&["--format", "json"], arguments].concat()).1;
+        let document = super::document(json.as_bytes());
+        let error = document["error"].as_str().unwrap_or_default();
+        assert!(error.contains("made by a later version of betrfs"), "{document:#}");
+        assert_eq!(document["clean"], false);
+    }
+}
+
+/// A name may have line breaks, and what a terminal obeys.
+#[test]
+fn each_problem_is_one_line_whatever_is_in_names() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("volume");
+    assert!(betrfs(&["mkfs", "--size", "64M"], &path).status.success());
+    let name = "\0\0odd\nvolume: no problem found\x1b[2J";
+    change(&path, |_, batch| batch.put(META, name.as_bytes(), b"\x01\x01 cut short"));
+    for arguments in [&[][..], &["-p", "-f"], &["-y"]] {
+        let (_, told) = run(&path, arguments);
+        assert!(told.contains("odd\\nvolume: no problem found\\u{1b}[2J"), "{arguments:?}: {told}");
+        let shown = path.display().to_string();
+        assert!(told.lines().all(|line| line.starts_with(&shown)) && !told.contains('\x1b'), "{told}");
+    }
+}
+
+#[test]
+fn an_undoing_names_the_volume_that_it_cannot_read() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("empty");
+    fs::write(&path, []).unwrap();
+    let output = betrfs(&["check", "--undo"], &path);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(8) && told.contains(path.to_str().unwrap()), "{told}");
+}
+
 #[test]
 fn the_document_of_a_repair_has_its_changes_and_what_is_left() {
     let (_temp, path) = damaged();

@@ -16,6 +16,7 @@ mod names;
 mod quotas;
 mod repair;
 mod report;
+mod rounds;
 mod scrub;
 mod unowned;
 
@@ -40,7 +41,7 @@ use mends::Mends;
 use names::{DirCount, LinkCount, Unchecked};
 use report::Findings;
 
-pub use code::problem_codes;
+pub use code::{is_of_later_version, problem_codes};
 pub use mends::{Mended, Mending};
 pub use repair::Repair;
 pub use report::{Problem, Report};

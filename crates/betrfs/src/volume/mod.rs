@@ -84,7 +84,7 @@ use freeze::OwnChanges;
 use id_allocator::IdAllocator;
 use ownership::ForeignEvents;
 
-pub use check::{Mended, Mending, Problem, Repair, Report, Scrubbed, problem_codes};
+pub use check::{Mended, Mending, Problem, Repair, Report, Scrubbed, is_of_later_version, problem_codes};
 pub use map::FileExtent;
 pub use recompress::{Recompress, Recompressed};
 

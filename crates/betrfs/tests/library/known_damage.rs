@@ -8,7 +8,7 @@ use betree::debug::{Inspector, Owner};
 use betree::{Batch, DictId, Env};
 use betree_platform::{BLOCK_BYTES, Device};
 use betree_sim::{MemDevice, Rng};
-use betrfs::{Error, FileType, InodeId, Mended, Mending, Repair, Report, SetAttr, SnapshotsBelow, Volume};
+use betrfs::{FileType, InodeId, Mended, Mending, Repair, Report, SetAttr, SnapshotsBelow, Volume};
 
 use crate::support::*;
 
@@ -221,9 +221,30 @@ fn without_any_name_left_a_repaired_volume_is_an_empty_one() {
     volume.close().unwrap();
 }
 
-/// A root of a later version is left, whatever else is mended.
+/// A repair that takes nothing away leaves a volume without a root, whatever else it mends.
 #[test]
 fn a_repair_says_if_the_volume_cannot_be_opened_still() {
+    let disk = sample();
+    let device = Arc::new(disk.device.copy());
+    let env = Env::open(device.clone(), Volume::engine_options(4 << 20)).unwrap();
+    let mut batch = Batch::new();
+    batch.delete(META, b"\x05");
+    let mut dir = env.get(META, b"\0\0dir0").unwrap().unwrap();
+    // The number of entries.
+    dir[88] ^= 1;
+    batch.put(META, b"\0\0dir0", &dir);
+    env.commit(&batch).unwrap();
+    env.close().unwrap();
+    drop(env);
+    let repaired = repair(&disk, &device, Mending::Safe).unwrap();
+    assert!(repaired.generation.is_some(), "{repaired:#?}");
+    assert!(repaired.after.refused.is_some(), "{repaired:#?}");
+    assert!(Volume::open(device, disk.options.clone()).is_err());
+}
+
+/// Whatever else could be mended: what a later version made may need it as it is.
+#[test]
+fn nothing_is_written_where_a_later_version_made_something() {
     let disk = sample();
     let device = Arc::new(disk.device.copy());
     let env = Env::open(device.clone(), Volume::engine_options(4 << 20)).unwrap();
@@ -236,9 +257,16 @@ fn a_repair_says_if_the_volume_cannot_be_opened_still() {
     env.commit(&batch).unwrap();
     env.close().unwrap();
     drop(env);
-    let repaired = repair(&disk, &device, Mending::All).unwrap();
-    assert!(repaired.generation.is_some(), "{repaired:#?}");
-    let refused = repaired.after.refused.unwrap();
-    assert!(matches!(refused, Error::UnknownKind { .. }), "{refused}");
-    assert!(Volume::open(device, disk.options.clone()).is_err());
+    let all = |device: &MemDevice| {
+        let mut bytes = vec![0; device.len() as usize];
+        device.read_at(0, &mut bytes).unwrap();
+        bytes
+    };
+    let before = all(&device);
+    for mending in [Mending::Safe, Mending::All] {
+        let repaired = repair(&disk, &device, mending).unwrap();
+        assert!(repaired.generation.is_none() && repaired.mended.is_empty(), "{repaired:#?}");
+        assert!(repaired.before.is_of_later_version() && repaired.before.found() > 1, "{repaired:#?}");
+        assert!(all(&device) == before, "something was written");
+    }
 }

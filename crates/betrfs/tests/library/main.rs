@@ -25,6 +25,7 @@ mod links;
 mod listings;
 mod lost_blocks;
 mod map;
+mod no_progress;
 mod node_copies;
 mod ownership;
 mod properties;

@@ -6,7 +6,7 @@ use std::vec::Vec;
 use crate::batch::Batch;
 use crate::check::{FindingCode as Code, Place};
 use crate::env::Env;
-use crate::format::node::{Entries, Header, StoredEdge};
+use crate::format::node::{Entries, Header, Section, StoredEdge};
 use crate::format::superblock::table_copy::TableCopy;
 use crate::format::table::StoredSlot;
 use crate::hostile::claims::{set_place, set_slot, slot, whole_nodes};
@@ -148,6 +148,7 @@ pub(super) fn of(code: Code, bases: &Bases) -> Shown {
         Code::WrongReferences => wrong_references(bases),
         Code::ReferencesNotChecked => references_not_checked(bases),
         Code::NotFreed => not_freed(bases),
+        Code::LaterKind => later_kind(bases),
         Code::WrongSpace => wrong_space(),
         Code::SpaceNotChecked => {
             let image = flipped(&bases.closed, page(&bases.closed));
@@ -381,6 +382,20 @@ fn not_freed(bases: &Bases) -> Shown {
     });
     set_place(&mut image, unused, free, 1);
     let at = place_of(&image, unused);
+    by_check(image, at, &[])
+}
+
+/// A leaf has a section that must be known to read it.
+fn later_kind(bases: &Bases) -> Shown {
+    let (image, header) = changed(&bases.closed, |header| {
+        let is_leaf = matches!(header.entries, Entries::Leaf(_));
+        if is_leaf {
+            let kind = Section::MUST_BE_KNOWN | 77;
+            header.sections.push(Section { kind, offset: 0, len: 16, checksum: 1 });
+        }
+        is_leaf
+    });
+    let at = place_of(&image, header.id.slot);
     by_check(image, at, &[])
 }
 

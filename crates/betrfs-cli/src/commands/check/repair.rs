@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{Arguments, Document, WAYS_OUT, failed, print_problems};
 use crate::commands::mkfs::before;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::format::{Format, print, print_json};
+use crate::format::{Format, on_one_line, print, print_json};
 use crate::opening;
 use crate::progress::Progress;
 
@@ -101,6 +101,9 @@ pub fn run(arguments: &Arguments, shown: &str) -> Result<Outcome, Failure> {
     told?;
     let repair = repaired.map_err(|error| match mending {
         Mending::Safe if is_damage(&error) => Failure::damage(format!("{shown}: {error}; {WAYS_OUT}")),
+        Mending::All if is_damage(&error) => Failure::damage(format!(
+            "{shown}: {error}; no repair mends that: `betrfs rescue` copies out what is left"
+        )),
         Mending::Safe | Mending::All => failed(shown, &error),
     })?;
     let verdict = verdict(shown, &repair);
@@ -138,7 +141,7 @@ fn was_closed(arguments: &Arguments) -> Result<bool, Failure> {
 
 fn undo(arguments: &Arguments, shown: &str) -> Outcome {
     let device = Arc::new(betrfs_fuse::open_device(&arguments.volume)?);
-    match betree::undo_repair(device)? {
+    match betree::undo_repair(device).map_err(|error| failed(shown, &error.into()))? {
         Some(_) => print(format_args!("{shown}: it is as it was before the repair")),
         None => Err(Failure::new(format!(
             "{shown}: there is no repair to take back: none was made since it was mounted for writing"
@@ -154,10 +157,10 @@ fn list(format: Format, shown: &str, repair: &Repair) -> Outcome {
     print_problems(shown, &repair.before.clone().into())?;
     let (losing, keeping): (Vec<_>, Vec<_>) = repair.mended.iter().partition(|mended| mended.loses);
     for Mended { what, code, .. } in losing {
-        print(format_args!("{shown}: takes away: {what} [{code}]"))?;
+        print(format_args!("{shown}: takes away: {} [{code}]", on_one_line(what)))?;
     }
     for Mended { what, code, .. } in keeping {
-        print(format_args!("{shown}: mends: {what} [{code}]"))?;
+        print(format_args!("{shown}: mends: {} [{code}]", on_one_line(what)))?;
     }
     Ok(())
 }
@@ -177,7 +180,26 @@ fn verdict(shown: &str, repair: &Repair) -> Option<Failure> {
     }
     let back = "`betrfs check --undo` takes it back until it is mounted";
     let is_open = repair.after.refused.is_none();
+    if repair.before.is_of_later_version() || repair.after.is_of_later_version() {
+        return Some(Failure::new(format!(
+            "{shown} has things that were made by a later version of betrfs: repair it with that version; nothing was \
+             written"
+        )));
+    }
+    let in_vain = match repair.in_vain.as_slice() {
+        [] => String::new(),
+        [first, ..] => format!(
+            "; {} changes mend nothing, for a check asks for them again, which is a mistake of this program: {} [{}]",
+            repair.in_vain.len(),
+            first.what,
+            first.code
+        ),
+    };
     Some(match repair.generation {
+        None if repair.given_up > 0 || !repair.in_vain.is_empty() => Failure::damage(format!(
+            "{shown} is damaged ({found} found), and nothing was written, because with all changes {left} problems are \
+             left{in_vain}; `betrfs rescue` copies out what can be read"
+        )),
         None => Failure::damage(format!("{shown} is damaged ({found} found), and nothing was written")),
         Some(_) if left == 0 && is_open => Failure::of(
             Kind::Mended,
@@ -189,7 +211,7 @@ fn verdict(shown: &str, repair: &Repair) -> Option<Failure> {
                 text +=
                     &format!(", and cannot be mounted ({refused}): `betrfs rescue` copies out what is left");
             }
-            Failure::of(Kind::MendedInPart, format!("{text}: {back}"))
+            Failure::of(Kind::MendedInPart, format!("{text}{in_vain}: {back}"))
         }
     })
 }
@@ -210,13 +232,20 @@ fn document<'a>(shown: &'a str, repair: &'a Repair, verdict: Option<&Failure>) -
         clean: verdict.is_none(),
         report: repair.before.clone().into(),
         repair: Some(told),
-        error: repair.generation.and(repair.after.refused.as_ref()).map(ToString::to_string),
+        error: match repair.generation {
+            Some(_) => repair.after.refused.as_ref().map(ToString::to_string),
+            // Why nothing was written, though changes were made in memory, or not even these.
+            None => verdict
+                .filter(|failure| repair.given_up > 0 || failure.kind() == Kind::Other)
+                .map(ToString::to_string),
+        },
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::helper::ExitCodes;
 
     #[test]
     fn what_cannot_be_mounted_after_a_repair_is_repaired_in_part() {
@@ -231,5 +260,20 @@ mod tests {
         let (kind, text) = said(&repair).unwrap();
         assert!(kind == Kind::MendedInPart && text.contains("cannot be mounted"), "{text}");
         assert!(text.contains("betrfs rescue"), "{text}");
+    }
+
+    #[test]
+    fn what_mends_nothing_is_told_with_the_exit_bit_of_problems_that_are_left() {
+        let mut repair = Repair::default();
+        repair.before.problems_more = 2;
+        repair.after.problems_more = 2;
+        repair.given_up = 1;
+        let said = |repair: &Repair| {
+            let failure = verdict("v", repair).unwrap();
+            (ExitCodes::CHECK.of_kind(failure.kind()), failure.to_string())
+        };
+        let (code, text) = said(&repair);
+        assert_eq!(code, 4);
+        assert!(text.contains("nothing was written, because with all changes 2 problems are left"), "{text}");
     }
 }

@@ -35,7 +35,7 @@ codes! {
     /// A record, redirect or marker cannot be decoded.
     BadRecord = "bad-record", Dropped("the record is removed; what it leads to is looked at again");
     /// A key, record or value is of a later version.
-    LaterVersion = "later-version", Left("a later version of betrfs knows it");
+    LaterVersion = "later-version", Left("a later version of betrfs made it; nothing is written where one was found");
     /// A key has no meaning.
     BadKey = "bad-key", Dropped("the key is removed");
     /// The root has no record, or that of something else.
@@ -84,11 +84,18 @@ codes! {
     /// Blocks or values belong to no file.
     OwnerlessData = "ownerless-data", Dropped("they are removed");
     /// The dictionary for later versions is not empty.
-    LaterDictionary = "later-dictionary", Left("a later version of betrfs knows it");
+    LaterDictionary = "later-dictionary", Left("a later version of betrfs made it; nothing is written where one was found");
     /// A table in memory is wrong.
     Memory = "memory-does-not-fit", Left("it is not on the device: open the volume anew");
     /// An error without a finding of the engine.
     NotRead = "not-read", Left("it can be read again or not at all");
+}
+
+/// Whether a problem of this code is that a later version of this program made something: it is no damage,
+/// and no repair writes anything beside it.
+pub fn is_of_later_version(code: &str) -> bool {
+    let later = [FindingCode::LaterKind.name(), Code::LaterVersion.name(), Code::LaterDictionary.name()];
+    later.contains(&code)
 }
 
 /// All codes that a [`Problem`](super::Problem) may have, each with what a repair does about it.

@@ -39,7 +39,7 @@ pub enum Mending {
 }
 
 /// A change by which a problem is mended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Mended {
     /// The code of the problem.

@@ -11,14 +11,12 @@ use betree_platform::Device;
 
 use super::mends::{Mended, Mending, Mends};
 use super::report::{Findings, Report};
+use super::rounds::{Rounds, in_rounds};
 use super::{Scanned, goes_on, refusal, scan};
 use crate::error::{Error, Result};
 use crate::op::{AllCounts, OpKind};
 use crate::types::{OpenMode, OpenOptions};
 use crate::volume::Volume;
-
-/// How often a volume is looked through for what earlier changes have uncovered.
-const ROUNDS_MAX: usize = 16;
 
 /// Problems by which a part of a tree is lost, or may be.
 const LOST: [FindingCode; 7] = [
@@ -39,6 +37,11 @@ pub struct Repair {
     pub before: Report,
     /// The changes, in their order. Those that take something away say so.
     pub mended: Vec<Mended>,
+    /// The changes that a check asks for again once they are made: they mend nothing, which is a mistake of
+    /// this program.
+    pub in_vain: Vec<Mended>,
+    /// The number of changes that were given up, because with them not fewer problems are left.
+    pub given_up: usize,
     /// The problems that are left with these changes, and why the volume cannot be opened still, if so.
     pub after: Report,
     /// The generation of the superblock by which the changes were written; `None` if they were not.
@@ -48,8 +51,9 @@ pub struct Repair {
 impl Volume {
     /// Mends what can be mended without guessing. `consent` gets the problems and all changes, made in memory
     /// alone; if it returns `true` they are written as one checkpoint, so that a crash leaves the volume as
-    /// it was or repaired. Nothing is written where there is nothing to mend, or not fewer problems are left.
-    /// [`betree::undo_repair`] takes it back until the next opening for changes.
+    /// it was or repaired. Nothing is written where there is nothing to mend, where not fewer problems are
+    /// left, or where something is of a later version. [`betree::undo_repair`] takes it back until the next
+    /// opening for changes.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -86,7 +90,8 @@ impl Volume {
         };
         let mends = || Some(Mends::new(mending, options.platform.now_ns()));
         env.check(&mut |found| findings.found(found), progress)?;
-        let (before, mut found) = look_through(&env, findings, mends())?;
+        let mut found = look_through(&env, findings, mends())?;
+        let before = found.report.clone();
         // One of another version, or no file system: what is wrong with it nobody here knows.
         if let Some(refused @ Error::NotAVolume { .. }) = before.refused {
             return Err(refused);
@@ -95,13 +100,17 @@ impl Volume {
         if repair.before.problems.is_empty() {
             return Ok(repair);
         }
+        if repair.before.is_of_later_version() {
+            repair.after = repair.before.clone();
+            return Ok(repair);
+        }
         let mut told = |done, all| {
             progress(done, all);
             ControlFlow::Continue(())
         };
         if mending == Mending::All && note_damage(&env, &mut repair)? {
             // With the place of what was lost, other findings may have gone, or become clear.
-            found = look_through(&env, Findings::default(), mends())?.1;
+            found = look_through(&env, Findings::default(), mends())?;
         }
         // The opening has told of them.
         for problem in repair.before.problems.iter().filter(|problem| is_of_opening(problem.code)) {
@@ -122,19 +131,20 @@ impl Volume {
                 repair.mended.push(Mended { code: code.name(), loses: false, what });
             }
         }
-        for _ in 0..ROUNDS_MAX {
-            let Some(Mends { batch, done, .. }) = found.filter(|mends| !mends.done.is_empty()) else { break };
-            env.apply_in_memory(&batch)?;
-            repair.mended.extend(done);
-            found = look_through(&env, Findings::default(), mends())?.1;
-        }
+        let Rounds { made, in_vain } = in_rounds(found, &mut |batch| {
+            env.apply_in_memory(batch)?;
+            look_through(&env, Findings::default(), mends())
+        })?;
+        repair.mended.extend(made);
+        repair.in_vain = in_vain;
         let mut findings = Findings::default();
         env.check(&mut |found| findings.found(found), progress)?;
-        repair.after = look_through(&env, findings, None)?.0;
+        repair.after = look_through(&env, findings, None)?.report;
         // Those on the device are looked at, and will be written.
         let rewritten = [FindingCode::BadSuperblock, FindingCode::BadCopy, FindingCode::BadNodeCopy];
         repair.after.problems.retain(|problem| rewritten.iter().all(|code| code.name() != problem.code));
-        if repair.after.found() >= repair.before.found() {
+        if repair.after.found() >= repair.before.found() || repair.after.is_of_later_version() {
+            repair.given_up = repair.mended.len();
             repair.mended.clear();
         }
         if !repair.mended.is_empty() && consent(&repair) {
@@ -181,10 +191,10 @@ fn note_damage(env: &Env, repair: &mut Repair) -> Result<bool> {
     Ok(true)
 }
 
-fn look_through(env: &Env, findings: Findings, mends: Option<Mends>) -> Result<(Report, Option<Mends>)> {
+fn look_through(env: &Env, findings: Findings, mends: Option<Mends>) -> Result<Scanned> {
     let counts = AllCounts::default();
     let op = counts.begin(env, OpKind::Internal);
     let refused = refusal(&op);
     let Scanned { report, mends } = scan(env, op, findings, &[], mends, &mut goes_on)?;
-    Ok((Report { refused, ..report }, mends))
+    Ok(Scanned { report: Report { refused, ..report }, mends })
 }

@@ -8,7 +8,7 @@ use core::fmt;
 
 use betree::{Cut, Finding, FindingCode, Place};
 
-use super::code::Code;
+use super::code::{Code, is_of_later_version};
 use super::losses::{Losses, Lost, ObjectNames, paths_of};
 use crate::error::Error;
 
@@ -45,7 +45,7 @@ impl fmt::Display for Problem {
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The first problems.
+    /// The first problems, and the first one that is of a later version.
     pub problems: Vec<Problem>,
     /// Number of problems beyond those in `problems`.
     pub problems_more: u64,
@@ -69,6 +69,12 @@ impl Report {
     /// The number of problems.
     pub fn found(&self) -> u64 {
         self.problems.len() as u64 + self.problems_more
+    }
+
+    /// Whether a later version of this program made something in the volume
+    /// ([`is_of_later_version`](super::is_of_later_version)).
+    pub fn is_of_later_version(&self) -> bool {
+        self.problems.iter().any(|problem| is_of_later_version(problem.code))
     }
 }
 
@@ -107,7 +113,9 @@ impl Findings {
     }
 
     fn push(&mut self, line: Line) {
-        if self.lines.len() < PROBLEMS_MAX {
+        // Whether there is one of a later version decides what may be done about all others.
+        let is_later = |line: &Line| is_of_later_version(line.code);
+        if self.lines.len() < PROBLEMS_MAX || is_later(&line) && !self.lines.iter().any(is_later) {
             // A superblock is reported before and after a volume turns out not to open.
             if self.lines.iter().any(|known| known.what == line.what) {
                 return;
