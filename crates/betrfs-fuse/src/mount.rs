@@ -15,7 +15,7 @@ use betree_std::{FileDevice, OpenError, StdPlatform, TroubleLog, Workers, Worker
 use betrfs::{OpenMode, OpenOptions, Report, Scrubbed, Volume};
 
 use crate::closing::{CloseState, Closing};
-use crate::control::{BackupPart, Control, Order, Served};
+use crate::control::{BackupPart, Control, Order, Served, Unheard};
 use crate::file_map::MapExtent;
 use crate::freeze::{End, FreezeError, Step};
 use crate::layout::Layout;
@@ -55,7 +55,18 @@ pub fn open_device(path: &Path) -> Result<FileDevice, OpenError> {
 /// # Errors
 /// As [`FileDevice::open_for_reading`]; [`OpenError::InUse`] for the loop device of a mount with a server.
 pub fn open_device_for_reading(path: &Path) -> Result<FileDevice, OpenError> {
+    if is_of_live_mount(path) {
+        return Err(OpenError::InUse { path: path.to_owned() });
+    }
     FileDevice::open_for_reading_waiting(path, CLOSING_TIME_MAX, || !is_mounted(path))
+}
+
+/// Whether it is the loop device by which a file is mounted: the lock of the mount's server is on the file.
+fn is_of_live_mount(path: &Path) -> bool {
+    let itself = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let all = MountEntry::all().unwrap_or_default();
+    let mut stand_ins = all.iter().filter(|mount| mount.source == itself && mount.stands_for_file());
+    stand_ins.any(|mount| !matches!(Status::ask(mount), Err(Unheard::Dead)))
 }
 
 /// Whether a volume's file or block device is mounted.
@@ -208,6 +219,12 @@ impl Mount {
         let tasks = Arc::new(ProcTasks);
         let server = Server::new(volume, identity, read_only, options.acls, Arc::clone(&closing), tasks);
         let server = Arc::new(server.with_user_clones(options.user_clones));
+        server.set_fixed_settings(FixedSettings {
+            read_only,
+            acl: options.acls == Acls::Judge,
+            discard: options.discard,
+            cache_bytes: options.cache_bytes as u64,
+        });
         let metrics = listener.map(|listener| serve_metrics(listener, &server)).transpose();
         let connected = metrics.and_then(|metrics| {
             let (connection, mount, control) = connect(&options, &device, &server, platform.random_u64())?;
@@ -219,12 +236,6 @@ impl Mount {
                 Ok(Mount { connection, control, metrics, mount, server, closing, options })
             }
             Err(error) => {
-        server.set_fixed_settings(FixedSettings {
-            read_only,
-            acl: options.acls == Acls::Judge,
-            discard: options.discard,
-            cache_bytes: options.cache_bytes as u64,
-        });
                 if let Err(error) = closing.outcome() {
                     tracing::error!("closing {}: {error}", options.volume.display());
                 }

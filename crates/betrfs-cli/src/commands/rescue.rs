@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use betree::FindingCode;
-use betree_std::{FileDevice, Zstd};
+use betree_std::Zstd;
 use betrfs::Volume;
 use betrfs::rescue::Rescue;
 
@@ -72,7 +72,7 @@ fn may_hide_names(code: FindingCode) -> bool {
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
     let shown = arguments.volume.display().to_string();
-    let device = FileDevice::open_for_reading(&arguments.volume)?;
+    let device = betrfs_fuse::open_device_for_reading(&arguments.volume)?;
     let list: Box<dyn Write> = match &arguments.list {
         Some(path) => {
             let file = File::create(path)
@@ -107,8 +107,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let target = Target::open(&arguments.directory)?;
     let mut copy = Copy::new(target, list)?;
     let copied = rescue.copy(&mut copy).map_err(|error| failed(&shown, &error))?;
-    let counts = copy.finish(copied.is_continue())?;
     let into = arguments.directory.display();
+    let counts = copy.finish(copied.is_continue(), &into)?;
     if counts.owners_left > 0 {
         warn("the owners were not kept: only root can set them");
     }

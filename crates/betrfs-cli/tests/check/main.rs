@@ -228,7 +228,8 @@ fn a_document_is_printed_whatever_happens() {
     }
     let sample = Sample::new();
     fs::write(&path, &fs::read(&sample.path).unwrap()[..1 << 20]).unwrap();
-    assert!(error(&check(8)).contains("truncated"));
+    let told = error(&check(8));
+    assert!(told.contains("truncated") && told.contains("`truncate -s 67108864`"), "{told}");
     // All superblocks.
     fs::copy(&sample.path, &path).unwrap();
     let file = OpenOptions::new().write(true).open(&path).unwrap();

@@ -4,12 +4,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use betree_sim::Rng;
 
-use crate::mounted::{Mounted, betrfs, is_damaged, ok, run};
+use crate::mounted::{Mounted, betrfs, check_failed, is_damaged, ok, refused, run};
 use crate::schemas::valid;
 
 /// Bytes that do not compress.
@@ -44,6 +44,20 @@ fn busy_round(mounted: &Mounted, round: u64) {
     if let Some(old) = round.checked_sub(2) {
         ok(&betrfs().arg("rm-tree").arg(mounted.path(format!("dir{old}"))).output().unwrap());
     }
+}
+
+/// Its server has locked the volume's file, not the loop device by which that is mounted.
+#[test]
+fn the_loop_device_of_a_mount_is_in_use_for_a_check_and_a_rescue() {
+    let mounted = Mounted::new();
+    let source =
+        Command::new("findmnt").args(["-n", "-o", "SOURCE", "-M"]).arg(&mounted.dir).output().unwrap();
+    let source = String::from_utf8(source.stdout).unwrap().trim().to_owned();
+    assert!(source.starts_with("/dev/loop"), "{source}");
+    check_failed(&run(["check", &source]), &[&source, "is in use"]);
+    let target = mounted.volume.with_file_name("rescued");
+    refused(&run(["rescue", &source, target.to_str().unwrap()]), &[&source, "is in use"]);
+    assert!(!target.exists());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::Command;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use crate::mounted::{Mounted, betrfs, ok};
+use crate::mounted::{Mounted, betrfs, ok, refused};
 
 const FILE_BYTES: usize = 1 << 20;
 
@@ -81,4 +81,18 @@ fn a_full_disk_below_the_volume_is_reported_and_changes_resume_once_it_has_room(
         assert!(fs::read(mounted.path(format!("f{number}"))).unwrap() == contents(number), "f{number}");
     }
     mounted.umount();
+}
+
+#[test]
+fn a_rescue_to_a_full_disk_says_how_far_it_has_come() {
+    let mounted = Mounted::new();
+    for number in 0..4 {
+        fs::write(mounted.path(format!("f{number}")), contents(number)).unwrap();
+    }
+    mounted.umount();
+    let disk = Disk::of_size(mounted.volume.with_file_name("disk"), "2M");
+    let target = disk.0.join("rescued");
+    let told = betrfs().arg("rescue").arg(&mounted.volume).arg(&target).output().unwrap();
+    let words = [target.to_str().unwrap(), "No space left on device", "objects are there so far"];
+    refused(&told, &words);
 }

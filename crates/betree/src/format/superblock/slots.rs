@@ -83,8 +83,12 @@ pub(crate) fn load(disk: &Disk) -> Result<Loaded> {
         return Err(lost_pair(&found, other_pair, newest.generation));
     }
     if newest.volume_bytes > disk.len() {
-        let why =
-            format!("truncated: the volume has {} bytes, the device {}", newest.volume_bytes, disk.len());
+        let why = format!(
+            "truncated: the volume has {0} bytes, the device {1}; give a file its size again (`truncate -s {0}`) and check \
+             it, or copy out what is left (`betrfs rescue`)",
+            newest.volume_bytes,
+            disk.len()
+        );
         return Err(Error::NotAVolume { why });
     }
     let missing = [pair, pair + 1]

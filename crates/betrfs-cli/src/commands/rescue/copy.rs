@@ -1,6 +1,7 @@
 //! Makes the objects of a rescued volume in a directory.
 
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
@@ -147,8 +148,9 @@ impl Copy {
         })
     }
 
-    /// Sets what directories wait for, and names the files that got no name. Returns the counts.
-    pub fn finish(mut self, is_whole: bool) -> Result<Counts, Failure> {
+    /// Sets what directories wait for, and names the files that got no name. Returns the counts. `into` is
+    /// the name of the target.
+    pub fn finish(mut self, is_whole: bool, into: &impl Display) -> Result<Counts, Failure> {
         if is_whole {
             // First, for it changes the times of the target.
             self.finish_linked()?;
@@ -156,7 +158,13 @@ impl Copy {
         }
         self.list.finish()?;
         match self.failure {
-            Some(failure) => Err(failure),
+            Some(failure) => Err(Failure::of(
+                failure.kind(),
+                format!(
+                    "cannot go on copying to {into}: {failure}; {} objects are there so far",
+                    self.objects
+                ),
+            )),
             None => Ok(Counts {
                 objects: self.objects,
                 missing: self.list.count,
