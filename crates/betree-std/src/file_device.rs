@@ -1,6 +1,7 @@
 //! A regular file or a block device as the engine's disk.
 
 mod locked;
+mod waiting;
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Seek, SeekFrom};
@@ -8,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use betree_platform::aligned::is_aligned;
 use betree_platform::{AlignedBuf, BLOCK_BYTES, Device, DeviceError, DeviceOp, Read};
@@ -25,8 +26,6 @@ use crate::side_by_side::side_by_side;
 const BOUNCE_BYTES_MAX: usize = 1 << 20;
 /// The most reads of one call that are in flight at the same time.
 const READS_IN_FLIGHT_MAX: usize = 16;
-/// How often [`FileDevice::open_waiting`] tries again.
-const RETRY_EVERY: Duration = Duration::from_millis(20);
 
 /// The mode of a new volume file: a reader of it can read all files of all users in it.
 const NEW_FILE_MODE: u32 = 0o600;
@@ -52,10 +51,18 @@ pub struct FileDevice {
 enum Access {
     /// Alone.
     Changes,
+    /// Alone, but for a dead mount, which claims a block device while anybody uses it.
+    Replacing,
     /// With other readers.
     Reading,
     /// Without a lock, whatever others do.
     Looking,
+}
+
+impl Access {
+    fn writes(self) -> bool {
+        matches!(self, Access::Changes | Access::Replacing)
+    }
 }
 
 impl FileDevice {
@@ -93,11 +100,16 @@ impl FileDevice {
     /// # Errors
     /// [`OpenError::InUse`] if another process has it open, [`OpenError::WrongKind`], or the system's own.
     pub fn open(path: &Path) -> Result<FileDevice, OpenError> {
-        // This open has no effect: it does not rewind a tape, or wait for a pipe.
-        let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-        let found =
-            found.map_err(|e| OpenError::Io { doing: "open", path: path.to_owned(), source: e.into() })?;
-        FileDevice::of(&File::from(found), path, Access::Changes)
+        FileDevice::of(&find(path)?, path, Access::Changes)
+    }
+
+    /// As [`open`](FileDevice::open), also while the kernel has a block device mounted: for the volume of a
+    /// dead mount that is to be replaced. The lock is the only protection then.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn open_replacing(path: &Path) -> Result<FileDevice, OpenError> {
+        FileDevice::of(&find(path)?, path, Access::Replacing)
     }
 
     /// Opens the file or block device of a descriptor, whatever its path leads to by now.
@@ -113,9 +125,7 @@ impl FileDevice {
     /// # Errors
     /// As [`open`](FileDevice::open); [`OpenError::InUse`] if another device has it open for changes.
     pub fn open_for_reading(path: &Path) -> Result<FileDevice, OpenError> {
-        let failed = |source| OpenError::Io { doing: "open", path: path.to_owned(), source };
-        let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-        FileDevice::of(&File::from(found.map_err(|e| failed(e.into()))?), path, Access::Reading)
+        FileDevice::of(&find(path)?, path, Access::Reading)
     }
 
     /// Opens a file or a block device for reading without a lock: whoever has it open may change it between
@@ -124,9 +134,7 @@ impl FileDevice {
     /// # Errors
     /// As [`open`](FileDevice::open), but for [`OpenError::InUse`].
     pub fn open_to_look(path: &Path) -> Result<FileDevice, OpenError> {
-        let failed = |source| OpenError::Io { doing: "open", path: path.to_owned(), source };
-        let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-        FileDevice::of(&File::from(found.map_err(|e| failed(e.into()))?), path, Access::Looking)
+        FileDevice::of(&find(path)?, path, Access::Looking)
     }
 
     /// Opens an open file again, and locks it unless it is only looked at.
@@ -139,7 +147,7 @@ impl FileDevice {
         let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
         let open = |flags: OFlags| {
             let mut options = OpenOptions::new();
-            options.read(true).write(access == Access::Changes).custom_flags(flags.bits().cast_signed());
+            options.read(true).write(access.writes()).custom_flags(flags.bits().cast_signed());
             options.open(&itself).map_err(|source| match source.raw_os_error() {
                 Some(errno) if errno == Errno::BUSY.raw_os_error() => {
                     OpenError::InUse { path: path.to_owned() }
@@ -170,15 +178,23 @@ impl FileDevice {
         Ok(FileDevice { file, claim, path: path.to_owned(), len, direct, seek_detector })
     }
 
-    /// Gives up the claim on a block device, so that the kernel can mount it. It stays locked.
-    pub fn let_mount(&self) {
-        *self.claim.lock() = None;
+    /// Gives up the claim on a block device, so that the kernel can mount it. It stays locked. Returns
+    /// whether nobody else claims it, as a dead mount does that is still used.
+    pub fn let_mount(&self) -> bool {
+        if self.claim.lock().take().is_some() {
+            return true;
+        }
+        let exclusive = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+        self.file().is_ok_and(|file| {
+            let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
+            rustix::fs::open(itself, exclusive, Mode::empty()).is_ok()
+        })
     }
 
     /// Releases the lock and the file: others may open it from now on, and every call here fails.
     pub fn release(&self) {
         *self.file.write() = None;
-        self.let_mount();
+        *self.claim.lock() = None;
     }
 
     /// A descriptor of the same file.
@@ -235,32 +251,6 @@ impl FileDevice {
         Ok(head.bytes_mut().get(..len).unwrap_or_default().to_vec())
     }
 
-    /// Like [`open`](FileDevice::open), but waits up to `timeout` while another process has it open and
-    /// `is_worth_it`.
-    ///
-    /// # Errors
-    /// As `open`; [`OpenError::InUse`] after the timeout.
-    pub fn open_waiting(
-        path: &Path,
-        timeout: Duration,
-        is_worth_it: impl Fn() -> bool,
-    ) -> Result<FileDevice, OpenError> {
-        waiting(timeout, is_worth_it, || FileDevice::open(path))
-    }
-
-    /// Like [`open_for_reading`](FileDevice::open_for_reading), but waits as
-    /// [`open_waiting`](FileDevice::open_waiting) does.
-    ///
-    /// # Errors
-    /// As `open_for_reading`; [`OpenError::InUse`] after the timeout.
-    pub fn open_for_reading_waiting(
-        path: &Path,
-        timeout: Duration,
-        is_worth_it: impl Fn() -> bool,
-    ) -> Result<FileDevice, OpenError> {
-        waiting(timeout, is_worth_it, || FileDevice::open_for_reading(path))
-    }
-
     /// The path with which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
@@ -305,21 +295,11 @@ impl FileDevice {
     }
 }
 
-/// Opens again and again while another process has it open, up to `timeout`.
-fn waiting(
-    timeout: Duration,
-    is_worth_it: impl Fn() -> bool,
-    open: impl Fn() -> Result<FileDevice, OpenError>,
-) -> Result<FileDevice, OpenError> {
-    let start = Instant::now();
-    loop {
-        match open() {
-            Err(OpenError::InUse { .. }) if start.elapsed() < timeout && is_worth_it() => {
-                std::thread::sleep(RETRY_EVERY.min(timeout.saturating_sub(start.elapsed())));
-            }
-            result => return result,
-        }
-    }
+/// What is at a path. This has no effect: it does not rewind a tape, or wait for a pipe.
+fn find(path: &Path) -> Result<File, OpenError> {
+    let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let failed = |e: Errno| OpenError::Io { doing: "open", path: path.to_owned(), source: e.into() };
+    found.map(File::from).map_err(failed)
 }
 
 impl Device for FileDevice {

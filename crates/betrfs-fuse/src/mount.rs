@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -15,65 +15,28 @@ use betree_std::{FileDevice, OpenError, StdPlatform, TroubleLog, Workers, Worker
 use betrfs::{OpenMode, OpenOptions, Report, Scrubbed, Volume};
 
 use crate::closing::{CloseState, Closing};
-use crate::control::{BackupPart, Control, Order, Served, Unheard};
+use crate::control::{BackupPart, Control, Order, Served};
 use crate::file_map::MapExtent;
 use crate::freeze::{End, FreezeError, Step};
 use crate::layout::Layout;
 use crate::loop_device;
 use crate::metrics_page::metrics_page;
 use crate::metrics_server::MetricsServer;
-use crate::mount_info::FS_TYPES;
-use crate::mount_info::MountEntry;
+use crate::mount_info::{FS_TYPES, MountEntry};
 use crate::mount_point::{self, Found, MountFlags, MountPointError, OwnMount};
 use crate::mount_settings::{FixedSettings, ReadsNoted};
+use crate::open_device::{open_device, open_device_for_reading, open_device_replacing};
 use crate::protocol::Dispatch;
 use crate::server::{Acls, ProcTasks, Server, UserClones};
-use crate::status::{Identity, Status};
+use crate::status::Identity;
 use crate::transport::{Connection, SlowDevice, Transport, enable_io_uring};
 
 /// The kernel's read-ahead in a file that is read in order.
 const READ_AHEAD_KIB: u32 = 1024;
 
-/// How long to wait for a server that is still closing a volume after its unmount.
-const CLOSING_TIME_MAX: Duration = Duration::from_secs(10);
-
 /// Files that a server must be able to open while it serves: for connections to the control socket, and for
 /// reads of /proc.
 const SPARE_FILES: usize = 8;
-
-/// Opens a volume's file or block device. A volume in use and mounted nowhere is usually being closed or
-/// checked: this waits for that, ten seconds at most.
-///
-/// # Errors
-/// As [`FileDevice::open`].
-pub fn open_device(path: &Path) -> Result<FileDevice, OpenError> {
-    FileDevice::open_waiting(path, CLOSING_TIME_MAX, || !is_mounted(path))
-}
-
-/// As [`open_device`], for reading: it may be read-only, and others may read it too.
-///
-/// # Errors
-/// As [`FileDevice::open_for_reading`]; [`OpenError::InUse`] for the loop device of a mount with a server.
-pub fn open_device_for_reading(path: &Path) -> Result<FileDevice, OpenError> {
-    if is_of_live_mount(path) {
-        return Err(OpenError::InUse { path: path.to_owned() });
-    }
-    FileDevice::open_for_reading_waiting(path, CLOSING_TIME_MAX, || !is_mounted(path))
-}
-
-/// Whether it is the loop device by which a file is mounted: the lock of the mount's server is on the file.
-fn is_of_live_mount(path: &Path) -> bool {
-    let itself = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let all = MountEntry::all().unwrap_or_default();
-    let mut stand_ins = all.iter().filter(|mount| mount.source == itself && mount.stands_for_file());
-    stand_ins.any(|mount| !matches!(Status::ask(mount), Err(Unheard::Dead)))
-}
-
-/// Whether a volume's file or block device is mounted.
-fn is_mounted(path: &Path) -> bool {
-    let itself = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    MountEntry::all().unwrap_or_default().iter().any(|mount| mount.is_of(&itself))
-}
 
 /// The volume, the mount point and how to mount.
 #[derive(Clone, Debug)]
@@ -157,10 +120,14 @@ impl Mount {
         options: MountOptions,
         replay: Option<Arc<betree::ReplayProgress>>,
     ) -> Result<Mount, MountError> {
-        mount_point::examine(&options.mount_point)?;
-        let open = if is_read_only(options.flags) { open_device_for_reading } else { open_device };
-        let device = Arc::new(open(&options.volume)?);
-        Mount::of(device, options, replay)
+        let found = mount_point::examine(&options.mount_point)?;
+        let volume = &options.volume;
+        let device = match &found {
+            _ if is_read_only(options.flags) => open_device_for_reading(volume)?,
+            Found::DeadMount(dead) => open_device_replacing(volume, dead.entry())?,
+            Found::Directory => open_device(volume)?,
+        };
+        Mount::of(Arc::new(device), options, replay)
     }
 
     /// As [`new`](Mount::new), with an open device instead of what is at the volume's path.

@@ -113,12 +113,12 @@ pub fn mount(
     }
 }
 
-/// Mounts the volume's block device, or a loop device on its file that goes with the mount.
+/// Mounts the volume's block device, or a loop device that goes with the mount: on its file, or on its block
+/// device while that is claimed by a dead mount in use, whose connection the kernel would give a new mount.
 fn mount_block(device: &FileDevice, path: &Path, flags: MountFlags) -> Result<OwnedFd, MountPointError> {
     let options = format!(",blksize={BLOCK_BYTES}");
     let refused = |source| failed("have a loop device for the mount on", path, source);
-    if device.is_block_device() {
-        device.let_mount();
+    if device.is_block_device() && device.let_mount() {
         return mount_as_root(device.path(), path, FS_TYPE_BLOCK, &options, flags);
     }
     let descriptor = device.descriptor().map_err(refused)?;

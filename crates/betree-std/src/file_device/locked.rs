@@ -19,7 +19,7 @@ impl Locked {
     /// [`OpenError::InUse`], or the system's own.
     pub(super) fn new(file: File, path: &Path, access: Access) -> Result<Locked, OpenError> {
         let locked = match access {
-            Access::Changes => file.try_lock(),
+            Access::Changes | Access::Replacing => file.try_lock(),
             Access::Reading => file.try_lock_shared(),
             Access::Looking => Ok(()),
         };

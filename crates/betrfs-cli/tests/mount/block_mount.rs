@@ -6,6 +6,7 @@ use std::process::Command;
 
 use rustix::process::{Signal, kill_process};
 
+use crate::block_device::LoopDevice;
 use crate::mounted::{Mounted, alone, betrfs, ok, refused, told, wait_for_end};
 
 /// The loop devices that stand for a file.
@@ -99,6 +100,42 @@ fn the_loop_device_goes_with_the_mount_however_it_ends() {
     assert_eq!(loop_devices_of(&mounted.volume).len(), 1);
     mounted.umount();
     assert_eq!(loop_devices_of(&mounted.volume), [""; 0]);
+}
+
+/// A dead mount claims its block device until its last user is gone.
+#[test]
+fn a_block_device_is_mounted_again_after_its_server_was_killed() {
+    let mut mounted = Mounted::unmounted();
+    let device = LoopDevice::on(&mounted.volume);
+    mounted.volume.clone_from(&device.0);
+    let source = device.0.to_str().unwrap();
+    let kill = |mounted: &Mounted| {
+        let server = mounted.server();
+        kill_process(server, Signal::KILL).unwrap();
+        wait_for_end(server);
+    };
+    mounted.mount();
+    let file = File::create(mounted.path("f")).unwrap();
+    rustix::io::write(&file, b"data").unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    kill(&mounted);
+    mounted.mount();
+    assert_eq!(findmnt(&mounted.dir, "SOURCE"), source);
+    let user = File::open(mounted.path("f")).unwrap();
+    kill(&mounted);
+    mounted.mount();
+    assert_eq!(fs::read(mounted.path("f")).unwrap(), b"data");
+    assert_eq!(findmnt(&mounted.dir, "FSTYPE"), "fuseblk.betrfs");
+    assert_eq!(loop_devices_of(&device.0), [findmnt(&mounted.dir, "SOURCE")]);
+    refused(&betrfs().arg("mkfs").arg(&device.0).arg("--force").output().unwrap(), &["in use"]);
+    drop(user);
+    mounted.umount();
+    assert_eq!(loop_devices_of(&device.0), [""; 0]);
+    mounted.mount();
+    assert_eq!(findmnt(&mounted.dir, "SOURCE"), source);
+    mounted.umount();
+    ok(&betrfs().arg("check").arg(&device.0).output().unwrap());
 }
 
 #[test]
