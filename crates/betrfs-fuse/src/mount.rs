@@ -1,32 +1,29 @@
 //! A mount from beginning to end: open, mount, serve, close.
 
+mod asked;
+
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use betree::{ScrubOptions, ScrubStep};
 use betree_platform::Platform;
 use betree_std::{FileDevice, OpenError, StdPlatform, TroubleLog, Workers, WorkersOptions, Zstd};
-use betrfs::{OpenMode, OpenOptions, Report, Scrubbed, Volume};
+use betrfs::{OpenMode, OpenOptions, Volume};
 
-use crate::closing::{CloseState, Closing};
-use crate::control::{BackupPart, Control, Order, Served};
-use crate::file_map::MapExtent;
-use crate::freeze::{End, FreezeError, Step};
-use crate::layout::Layout;
-use crate::loop_device;
+use asked::listen;
+
+use crate::closing::Closing;
+use crate::control::Control;
 use crate::metrics_page::metrics_page;
 use crate::metrics_server::MetricsServer;
 use crate::mount_info::{FS_TYPES, MountEntry};
 use crate::mount_point::{self, Found, MountFlags, MountPointError, OwnMount};
 use crate::mount_settings::{FixedSettings, ReadsNoted};
 use crate::open_device::{open_device, open_device_for_reading, open_device_replacing};
-use crate::protocol::Dispatch;
+use crate::protocol::{Dispatch, FetchFile};
 use crate::server::{Acls, ProcTasks, Server, UserClones};
 use crate::status::Identity;
 use crate::transport::{Connection, SlowDevice, Transport, enable_io_uring};
@@ -194,7 +191,7 @@ impl Mount {
         });
         let metrics = listener.map(|listener| serve_metrics(listener, &server)).transpose();
         let connected = metrics.and_then(|metrics| {
-            let (connection, mount, control) = connect(&options, &device, &server, platform.random_u64())?;
+            let (connection, mount, control) = connect(&options, &device, &server, &*platform)?;
             Ok((connection, mount, control, metrics))
         });
         match connected {
@@ -247,16 +244,7 @@ impl Mount {
             .spawn(move || answer_once(&own_mount, ready))
             .map_err(|source| MountError::Io { doing: "start a thread", source })?;
         let broken = mount.mount.clone();
-        let touched = mount.mount.clone();
-        // A process of its own: a thread of the server that waits for the server's answer cannot be killed,
-        // and the connection ends with the last thread.
-        let touch = move || {
-            let mut stat = Command::new("stat");
-            stat.args(["--file-system", "--"]).arg(touched.path());
-            // Whatever it answers.
-            let _ = stat.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        };
-        let served = connection.serve(move || broken.abort(), Arc::new(touch));
+        let served = connection.serve(move || broken.abort());
         mount.is_over = served.is_ok();
         // If the mount is still there, it goes before the volume is closed.
         drop(mount);
@@ -326,7 +314,7 @@ fn connect(
     options: &MountOptions,
     device: &FileDevice,
     server: &Arc<Server>,
-    unique: u64,
+    platform: &dyn Platform,
 ) -> Result<(Connection, OwnMount, Control), MountError> {
     let MountOptions { mount_point, flags, transport, acls, .. } = options;
     // Checked again, as opening the volume may have taken long. Below a dead mount there may be another.
@@ -340,12 +328,16 @@ fn connect(
         tracing::info!("cannot enable io_uring in the kernel: {error}");
     }
     let (connection, mount) = mount_point::mount(device, mount_point, *flags)?;
-    let dispatch = |sink, agreed| Dispatch::start(Arc::clone(server), sink, agreed);
+    let fetch_file = FetchFile::new(platform.random_u64());
+    let dispatch = |sink, agreed| {
+        let dispatch = Dispatch::start(Arc::clone(server), sink, agreed)?;
+        Ok(dispatch.with_fetch_file(fetch_file.clone()))
+    };
     let greeted = Connection::greet(connection, *transport, *acls, dispatch)
         .map_err(|source| MountError::Io { doing: "greet the kernel", source })
         .and_then(|connection| {
             server.set_transport(connection.transport().name());
-            let control = listen(&mount, &connection, server, unique)?;
+            let control = listen(&mount, &connection, server, &fetch_file, platform.random_u64())?;
             Ok((connection, control))
         });
     match greeted {
@@ -354,104 +346,6 @@ fn connect(
             drop(Undone { mount, is_over: false });
             Err(error)
         }
-    }
-}
-
-fn listen(
-    mount: &OwnMount,
-    connection: &Connection,
-    server: &Arc<Server>,
-    unique: u64,
-) -> Result<Control, MountError> {
-    let served = Asked { server: Arc::clone(server), mount: mount.device(), is_over: connection.is_over() };
-    Control::listen(mount.device(), unique, Arc::new(served))
-        .map_err(|source| MountError::Io { doing: "listen on a socket", source })
-}
-
-/// A mount as its control socket sees it.
-struct Asked<F> {
-    server: Arc<Server>,
-    /// The mount's device number.
-    mount: (u32, u32),
-    is_over: F,
-}
-
-impl<F: Fn() -> bool + Send + Sync> Served for Asked<F> {
-    fn status(&self) -> Vec<u8> {
-        serde_json::to_vec(&self.server.status()).unwrap_or_default()
-    }
-
-    fn is_over(&self) -> bool {
-        (self.is_over)()
-    }
-
-    fn close_state(&self) -> CloseState {
-        self.server.close_state()
-    }
-
-    fn check(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> betrfs::Result<Report> {
-        let closing = || betrfs::Error::Engine(betree::Error::Interrupted);
-        let checked = self.server.check(&mut |done, all| match self.server.is_closing() {
-            true => ControlFlow::Break(()),
-            false => progress(done, all),
-        });
-        // What was read while the volume was being closed says nothing about it.
-        if self.server.is_closing() { Err(closing()) } else { checked }
-    }
-
-    fn scrub(
-        &self,
-        options: ScrubOptions,
-        step: &mut dyn FnMut(ScrubStep) -> ControlFlow<()>,
-    ) -> betrfs::Result<Scrubbed> {
-        self.server.scrub(options, step)
-    }
-
-    fn backup(&self, take: &mut dyn FnMut(BackupPart<'_>) -> ControlFlow<()>) -> betrfs::Result<()> {
-        self.server.backup(take)
-    }
-
-    fn layout(&self, cells_max: u32) -> betrfs::Result<Layout> {
-        self.server.layout(cells_max)
-    }
-
-    fn map(&self, token: u64, offset: u64, len: u64) -> betrfs::Result<Vec<MapExtent>> {
-        self.server.map(token, offset, len)
-    }
-
-    fn carry_out(&self, order: &Order) -> betrfs::Result<u64> {
-        let done = self.server.carry_out(order)?;
-        if let Order::Resize(_) = order
-            && let Err(error) = self.show_size()
-        {
-            tracing::warn!("the mount's loop device still shows the size of before: {error}");
-        }
-        Ok(done)
-    }
-
-    fn freeze(
-        &self,
-        time: Option<Duration>,
-        tell: &mut dyn FnMut(Step) -> io::Result<()>,
-    ) -> Result<End, FreezeError> {
-        self.server.freeze(time, tell)
-    }
-
-    fn thaw(&self, number: Option<u64>) -> bool {
-        self.server.freezer().thaw(number)
-    }
-
-    fn await_thaw(&self) {
-        self.server.freezer().await_thaw();
-    }
-}
-
-impl<F> Asked<F> {
-    /// Has the loop device that stands for the volume's file show the file's size.
-    fn show_size(&self) -> io::Result<()> {
-        let all = MountEntry::all()?;
-        let stand_ins = all.iter().filter(|mount| mount.device == self.mount && mount.stands_for_file());
-        stand_ins.map(|mount| &mount.source).take(1).try_for_each(|source| loop_device::take_size(source))
     }
 }
 

@@ -19,11 +19,7 @@ use crate::schemas::valid;
 const WRITERS: usize = 8;
 const WAITING: usize = 64;
 
-/// The transports by which many changes may come at once while reads go on: by io_uring some wait in the
-/// kernel with what comes behind them (the manual says so).
-fn transports() -> &'static [&'static str] {
-    &["device"]
-}
+const TRANSPORTS: [&str; 2] = ["device", "io_uring"];
 
 /// A volume of 64 MiB, mounted with this transport.
 fn mounted_by(transport: &str) -> Mounted {
@@ -90,7 +86,7 @@ fn numbers(path: &Path) -> Vec<u64> {
 
 #[test]
 fn copies_of_a_frozen_volume_are_equal_open_clean_and_have_all_that_was_written_before() {
-    for transport in transports() {
+    for transport in TRANSPORTS {
         let mounted = mounted_by(transport);
         // The kernel locks a directory in which a name is made or removed.
         for dir in ["d", "made", "removed"] {
@@ -213,7 +209,7 @@ fn copies_of_a_frozen_volume_are_equal_open_clean_and_have_all_that_was_written_
 #[test]
 fn many_changes_at_once_hold_no_read_up() {
     const MANY: usize = 300;
-    for transport in transports() {
+    for transport in TRANSPORTS {
         let mounted = mounted_by(transport);
         fs::write(mounted.path("file"), b"text").unwrap();
         let paths: Vec<_> = (0..MANY).map(|number| mounted.path(format!("f{number}"))).collect();
@@ -316,7 +312,7 @@ fn a_command_runs_while_the_volume_stands_still_and_gives_its_exit_code() {
 
 #[test]
 fn a_server_that_is_killed_while_frozen_leaves_a_closed_volume_and_no_change_that_waited() {
-    for transport in transports() {
+    for transport in TRANSPORTS {
         let mounted = mounted_by(transport);
         fs::write(mounted.path("before"), b"text").unwrap();
         let server = mounted.server();
@@ -339,7 +335,7 @@ fn a_server_that_is_killed_while_frozen_leaves_a_closed_volume_and_no_change_tha
 
 #[test]
 fn an_unmount_and_a_signal_thaw_first() {
-    for transport in transports() {
+    for transport in TRANSPORTS {
         let mounted = mounted_by(transport);
         ok(&freeze(&mounted, &["--for", "0"]));
         thread::scope(|scope| {

@@ -16,6 +16,7 @@ use super::convert::{
     LIFETIME_SECONDS, from_mode, from_setattr, from_whence, to_attr, to_dirent_kind, to_entry, to_statfs,
     to_statx,
 };
+use super::fetch_file::{FetchFile, NOTIFY_REPLY};
 use super::init::Agreement;
 use super::kernel_cache::{Pages, forget_inode};
 use super::notify::{LateNotices, Notifier};
@@ -47,6 +48,7 @@ pub struct Dispatch {
     owners_are_asked_for: bool,
     /// Whether the kernel says what becomes of the set-group-id bit when it sends an access control list.
     setxattr_has_more: bool,
+    fetch_file: Option<FetchFile>,
 }
 
 /// One request and the room for its reply.
@@ -59,6 +61,9 @@ struct Request<'a, 'o> {
 
 impl Answerer for Dispatch {
     fn answer(&self, header: &InHeader, body: Body<'_>, out: &mut [u8]) -> Outcome {
+        if header.opcode == NOTIFY_REPLY {
+            return Outcome::Silent;
+        }
         let Some(opcode) = Opcode::of(header.opcode) else {
             tracing::debug!("unknown kernel request {}", header.opcode);
             return Outcome::Reply(Err(Errno::NOSYS));
@@ -104,8 +109,15 @@ impl Dispatch {
             past_pages: agreed.minor >= wire::MINOR_COHERENT_DIRECT_IO,
             owners_are_asked_for: agreed.minor >= wire::MINOR_OWNERS_ASKED_FOR,
             setxattr_has_more: agreed.has(init::SETXATTR_EXT),
+            fetch_file: None,
         };
         (dispatch, late)
+    }
+
+    /// The same, with a file that makes the kernel send requests.
+    #[must_use]
+    pub fn with_fetch_file(self, fetch_file: FetchFile) -> Dispatch {
+        Dispatch { fetch_file: Some(fetch_file), ..self }
     }
 
     fn compute(&self, opcode: Opcode, mut r: Request<'_, '_>) -> Answer<usize> {
@@ -114,6 +126,9 @@ impl Dispatch {
         match opcode {
             Opcode::Lookup => {
                 let name = r.only_name()?;
+                if let Some(found) = self.fetch_file.as_ref().and_then(|file| file.found(node, name)) {
+                    return r.reply(&found);
+                }
                 // By these the kernel comes from a handle to an object, and from there up to the root.
                 let entry = match name {
                     b"." => Some(server.find_inode(node)?),

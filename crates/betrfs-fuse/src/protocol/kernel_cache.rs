@@ -72,7 +72,8 @@ pub fn forget_name(sink: &dyn NotifySink, parent: u64, name: &[u8]) {
     tell(sink, NOTIFY_INVAL_ENTRY, &[what.as_bytes(), name, &[0]]);
 }
 
-fn tell(sink: &dyn NotifySink, code: i32, parts: &[&[u8]]) {
+/// Sends a notice with this code. That the kernel does not know its object is no error.
+pub(super) fn tell(sink: &dyn NotifySink, code: i32, parts: &[&[u8]]) {
     let len = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
     // `unique` 0 marks a notice; `error` then holds its code.
     let header = OutHeader { len: len as u32, error: code, unique: 0 };

@@ -4,6 +4,7 @@
 
 mod convert;
 mod dispatch;
+mod fetch_file;
 pub mod init;
 mod kernel_cache;
 mod notify;
@@ -16,6 +17,7 @@ use std::io::IoSlice;
 use rustix::io::Errno;
 
 pub use dispatch::{Dispatch, SHORT_REPLY_BYTES_MAX};
+pub use fetch_file::{FetchFile, ask_for_request};
 pub use notify::LateNotices;
 pub use panics::abort_on_stray_panics;
 

@@ -29,7 +29,7 @@ use crate::wire::{self, InitIn, Opcode, init};
 use device::{DeviceSink, Kind, Reader};
 use pool::{Budget, Pool};
 pub use queues::enable as enable_io_uring;
-use queues::{Broken, Queues, Serving, Touch};
+use queues::{Broken, Queues, Serving};
 use reader_gate::ReaderGate;
 pub use reader_gate::SlowDevice;
 
@@ -148,11 +148,11 @@ impl Connection {
     }
 
     /// Answers requests until the kernel ends the connection. If a queue fails, calls `abort` to end the
-    /// connection, because its requests would wait for ever. `touch` is to send a request to the mount.
+    /// connection, because its requests would wait for ever.
     ///
     /// # Errors
     /// The operating system's.
-    pub fn serve(self, abort: impl Fn() + Send + Sync + 'static, touch: Touch) -> io::Result<()> {
+    pub fn serve(self, abort: impl Fn() + Send + Sync + 'static) -> io::Result<()> {
         let failure = Arc::new(Mutex::new(None));
         let broken: Broken = Arc::new({
             let failure = Arc::clone(&failure);
@@ -179,7 +179,7 @@ impl Connection {
             let thread = thread::Builder::new().name(format!("{THREAD_NAME}-dev"));
             readers.push(thread.spawn(move || reader.run(Kind::Usual))?);
         }
-        let serving = self.queues.map(|queues| queues.serve(&broken, &touch, &budget));
+        let serving = self.queues.map(|queues| queues.serve(&broken, &budget));
         let mut served = Ok(());
         for reader in readers {
             served = served.and(reader.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))));

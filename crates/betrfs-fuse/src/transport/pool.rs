@@ -48,8 +48,6 @@ pub struct Pool {
 struct State {
     /// Threads that do not wait for the end of a freeze.
     free: usize,
-    /// The number of waits so far.
-    waits: u64,
     /// Those that were started beyond the usual ones.
     more: Vec<JoinHandle<()>>,
 }
@@ -57,48 +55,27 @@ struct State {
 impl Pool {
     /// A pool of threads that the caller starts.
     pub fn new(usual: usize, budget: Budget) -> Pool {
-        Pool { usual, budget, state: Mutex::new(State { free: usual, waits: 0, more: Vec::new() }) }
+        Pool { usual, budget, state: Mutex::new(State { free: usual, more: Vec::new() }) }
     }
 
-    /// A thread is about to wait: `start` starts another in its place, if too few are free. Returns whether
-    /// it did.
-    pub fn wait_begins(&self, start: impl FnOnce() -> io::Result<JoinHandle<()>>) -> bool {
+    /// A thread is about to wait: `start` starts another in its place, if too few are free.
+    pub fn wait_begins(&self, start: impl FnOnce() -> io::Result<JoinHandle<()>>) {
         let mut state = self.state.lock();
         state.free = state.free.saturating_sub(1);
-        state.waits += 1;
         if state.free >= self.usual || !self.budget.take() {
-            return false;
+            return;
         }
         match start() {
             Ok(thread) => {
                 state.free += 1;
                 state.more.retain(|thread| !thread.is_finished());
                 state.more.push(thread);
-                true
             }
             Err(error) => {
                 self.budget.give_back();
                 tracing::warn!("no thread in place of one that waits for the end of a freeze: {error}");
-                false
             }
         }
-    }
-
-    /// The number of waits so far.
-    pub fn waits(&self) -> u64 {
-        self.state.lock().waits
-    }
-
-    /// Takes a thread that answers no requests, for [`join`](Pool::join).
-    ///
-    /// # Errors
-    /// Those of its start.
-    pub fn beside(&self, start: impl FnOnce() -> io::Result<JoinHandle<()>>) -> io::Result<()> {
-        let thread = start()?;
-        let mut state = self.state.lock();
-        state.more.retain(|thread| !thread.is_finished());
-        state.more.push(thread);
-        Ok(())
     }
 
     /// A thread has waited.

@@ -9,20 +9,19 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::thread::CpuSet;
 
+use super::device::DeviceSink;
 use super::pool::{Budget, Pool};
 use super::ring::Entry;
 use super::starvation::{Watch, Watched};
 use crate::freeze::{AroundWaits, around_waits};
 use crate::protocol::init::PAYLOAD_BYTES_MAX;
-use crate::protocol::{Answerer, Outcome, SHORT_REPLY_BYTES_MAX, THREAD_NAME};
+use crate::protocol::{Answerer, Outcome, SHORT_REPLY_BYTES_MAX, THREAD_NAME, ask_for_request};
 use crate::wire::{Body, Opcode};
 
 /// The kernel's switch for io_uring, for the whole machine.
@@ -36,11 +35,6 @@ const THREADS: usize = 16;
 const THREADS_PER_QUEUE: (usize, usize) = (2, 8);
 /// With more CPUs (mostly places for CPUs to be plugged in), io_uring is not used.
 const QUEUES_MAX: usize = 256;
-
-/// How long it may take until a thread has begun to answer.
-const FETCHED_SOON: Duration = Duration::from_millis(10);
-/// Requests of our own at a time.
-const TOUCHES_AT_ONCE: usize = 8;
 
 /// Has the kernel offer io_uring to later mounts.
 ///
@@ -59,9 +53,6 @@ pub fn enable() -> io::Result<()> {
 /// that entry would wait for ever.
 pub type Broken = Arc<dyn Fn(usize, Errno) + Send + Sync>;
 
-/// Sends a request to the mount, of any kind that changes nothing, and waits for its answer.
-pub type Touch = Arc<dyn Fn() + Send + Sync>;
-
 /// Threads, each with a ring, that wait for the start.
 pub struct Queues {
     queues: Vec<Threads>,
@@ -74,10 +65,7 @@ type Threads = Vec<(Sender<Start>, JoinHandle<()>)>;
 #[derive(Clone)]
 struct Start {
     broken: Broken,
-    touch: Touch,
     pool: Arc<Pool>,
-    /// Whether a thread sends requests for those that found no entry.
-    is_fetching: Arc<AtomicBool>,
 }
 
 /// Threads that serve.
@@ -137,16 +125,11 @@ impl Queues {
     }
 
     /// Lets the threads answer requests until the connection ends. More are started by the budget.
-    pub fn serve(self, broken: &Broken, touch: &Touch, budget: &Budget) -> Serving {
+    pub fn serve(self, broken: &Broken, budget: &Budget) -> Serving {
         let (mut threads, mut pools) = (Vec::new(), Vec::new());
         for queue in self.queues {
             let pool = Arc::new(Pool::new(queue.len(), budget.clone()));
-            let start = Start {
-                broken: Arc::clone(broken),
-                touch: Arc::clone(touch),
-                pool: Arc::clone(&pool),
-                is_fetching: Arc::default(),
-            };
+            let start = Start { broken: Arc::clone(broken), pool: Arc::clone(&pool) };
             pools.push(pool);
             for (begin, thread) in queue {
                 // A thread that has ended has no ring to serve.
@@ -175,22 +158,11 @@ struct Begun {
 
 impl AroundWaits for Begun {
     fn begins(&self) {
-        let has_started = self.start.pool.wait_begins(|| {
+        self.start.pool.wait_begins(|| {
             let (worker, start) = (self.worker.clone(), self.start.clone());
-            worker.thread().spawn(move || worker.stand_in(&start))
+            let thread = thread::Builder::new().name(format!("{THREAD_NAME}-{}", self.worker.qid));
+            thread.spawn(move || worker.stand_in(&start))
         });
-        if has_started && !self.start.is_fetching.swap(true, Ordering::AcqRel) {
-            let (worker, start) = (self.worker.clone(), self.start.clone());
-            let started =
-                self.start.pool.beside(|| worker.thread().spawn(move || worker.fetch_queued(&start)));
-            if let Err(error) = started {
-                self.start.is_fetching.store(false, Ordering::Release);
-                tracing::warn!(
-                    "requests of CPU {} may wait for the end of a freeze: {error}",
-                    self.worker.qid
-                );
-            }
-        }
     }
 
     fn ends(&self) {
@@ -207,13 +179,9 @@ impl Worker {
         };
         // If `begun` is closed, the mount failed.
         if let (Some(mut entry), Ok(()), Ok(start)) = (entry, told, begun.recv()) {
-            let registered = entry.register();
+            let registered = entry.register(|| ());
             self.end(registered.and_then(|()| self.serve(&mut entry, &start)), &start);
         }
-    }
-
-    fn thread(&self) -> thread::Builder {
-        thread::Builder::new().name(format!("{THREAD_NAME}-{}", self.qid))
     }
 
     /// Serves beside the usual threads of its queue, until the connection ends.
@@ -226,49 +194,13 @@ impl Worker {
             Ok(entry) => entry,
             Err(error) => return unasked(error),
         };
-        match entry.register() {
+        // What found no entry is the kernel's to give to an entry that an answer frees: this one has none to
+        // give before it gets a request.
+        let ask = || ask_for_request(&DeviceSink(Arc::clone(&self.device)));
+        match entry.register(ask) {
             Ok(()) => self.end(self.serve(&mut entry, start), start),
             Err(Errno::NOTCONN | Errno::CONNABORTED) => self.answerer.ended(),
             Err(errno) => unasked(errno.into()),
-        }
-    }
-
-    /// Has the kernel give away what found no entry. It gives that to an entry that becomes free by an
-    /// answer, not to a new one: so requests of our own take new ones, and their answers are followed by what
-    /// waits there. Goes on as long as that brings more changes that wait.
-    fn fetch_queued(&self, start: &Start) {
-        let waiting_here = Arc::new(AtomicUsize::new(0));
-        loop {
-            let before = start.pool.waits();
-            for _ in 0..TOUCHES_AT_ONCE {
-                if waiting_here.load(Ordering::Acquire) < TOUCHES_AT_ONCE {
-                    self.touch(start, &waiting_here);
-                }
-            }
-            thread::sleep(FETCHED_SOON);
-            let is_quiet = || start.pool.waits() == before && waiting_here.load(Ordering::Acquire) == 0;
-            if !is_quiet() {
-                continue;
-            }
-            start.is_fetching.store(false, Ordering::Release);
-            // One that came before the line above has started no other thread.
-            if is_quiet() || start.is_fetching.swap(true, Ordering::AcqRel) {
-                return;
-            }
-        }
-    }
-
-    /// Sends a request by a thread of its own: it may be given away as late as others.
-    fn touch(&self, start: &Start, waiting: &Arc<AtomicUsize>) {
-        let (worker, touch, now_waiting) = (self.clone(), Arc::clone(&start.touch), Arc::clone(waiting));
-        waiting.fetch_add(1, Ordering::AcqRel);
-        let touching = move || {
-            worker.bind();
-            touch();
-            now_waiting.fetch_sub(1, Ordering::AcqRel);
-        };
-        if start.pool.beside(|| self.thread().spawn(touching)).is_err() {
-            waiting.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
@@ -332,7 +264,7 @@ impl Worker {
             };
             let answer = match outcome {
                 Outcome::Reply(answer) => answer,
-                // Such requests come by /dev/fuse.
+                // Others than those that were asked for come by /dev/fuse.
                 Outcome::Silent => Ok(0),
             };
             message.reply(header.unique, answer)?;

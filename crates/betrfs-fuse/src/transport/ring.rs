@@ -206,16 +206,19 @@ impl Entry {
     /// # Errors
     /// The operating system's: a sandbox may forbid it.
     pub fn try_out(&mut self) -> Result<(), Errno> {
-        self.run(IoringOp::Nop, 0, 0, 0, 0)
+        self.run(IoringOp::Nop, 0, 0, (0, 0), None)
     }
 
-    /// Offers the entry to the kernel, and waits for the first request.
+    /// Offers the entry to the kernel, calls `taken` once it has it, and waits for the first request.
     ///
     /// # Errors
     /// [`Errno::NOTCONN`] at the connection's end; else the kernel's reason to refuse it.
-    pub fn register(&mut self) -> Result<(), Errno> {
+    pub fn register(&mut self, taken: impl FnOnce()) -> Result<(), Errno> {
         let vectors = self.memory.as_ref().ok_or(Errno::NOTCONN)?.place::<[iovec; 2]>(VECTORS_AT);
-        self.run(IoringOp::UringCmd, REGISTER, 0, vectors.expose_provenance() as u64, 2)
+        let vectors = vectors.expose_provenance() as u64;
+        let mut taken = Some(taken);
+        let mut taken = || taken.take().into_iter().for_each(|taken| taken());
+        self.run(IoringOp::UringCmd, REGISTER, 0, (vectors, 2), Some(&mut taken))
     }
 
     /// Sends the reply in the memory to the request `commit_id`, and waits for the next request.
@@ -223,7 +226,7 @@ impl Entry {
     /// # Errors
     /// [`Errno::NOTCONN`] at the connection's end.
     pub fn commit(&mut self, commit_id: u64) -> Result<(), Errno> {
-        self.run(IoringOp::UringCmd, COMMIT_AND_FETCH, commit_id, 0, 0)
+        self.run(IoringOp::UringCmd, COMMIT_AND_FETCH, commit_id, (0, 0), None)
     }
 
     /// The request that came last, or the reply to it.
@@ -244,14 +247,15 @@ impl Entry {
         Ok(Message { headers, payload })
     }
 
-    /// Gives the kernel a command and waits until it is complete.
+    /// Gives the kernel a command, with an address and a length, and waits until it is complete. Calls
+    /// `taken` once the kernel has it, which takes one system call more.
     fn run(
         &mut self,
         opcode: IoringOp,
         command: u32,
         commit_id: u64,
-        addr: u64,
-        len: u32,
+        (addr, len): (u64, u32),
+        mut taken: Option<&mut dyn FnMut()>,
     ) -> Result<(), Errno> {
         let submission = Submission {
             opcode: opcode as u8,
@@ -280,16 +284,25 @@ impl Entry {
         tail.store(at.wrapping_add(1), Ordering::Release);
         let (head, ready) = (self.queues.counter(cq.head), self.queues.counter(cq.tail));
         let seen = head.load(Ordering::Relaxed);
+        let left = || at.wrapping_add(1).wrapping_sub(self.queues.counter(sq.head).load(Ordering::Acquire));
         while ready.load(Ordering::Acquire) == seen {
-            let left = at.wrapping_add(1).wrapping_sub(self.queues.counter(sq.head).load(Ordering::Acquire));
+            let (left_before, complete_min) = (left(), u32::from(taken.is_none()));
             // SAFETY: the only submission is the one above; it points to the entry's memory, which `memory`
             // keeps mapped, and which is leaked below if the kernel keeps it.
-            match unsafe { io_uring_enter(self.ring.as_fd(), left, 1, IoringEnterFlags::GETEVENTS) } {
+            let entered = unsafe {
+                io_uring_enter(self.ring.as_fd(), left_before, complete_min, IoringEnterFlags::GETEVENTS)
+            };
+            match entered {
                 Ok(_) | Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(errno) => {
                     std::mem::forget(memory);
                     return Err(errno);
                 }
+            }
+            if left() == 0
+                && let Some(taken) = taken.take()
+            {
+                taken();
             }
         }
         let slot = (seen & (self.params.cq_entries - 1)) as usize * size_of::<io_uring_cqe>();
@@ -313,6 +326,8 @@ mod tests {
         let mut entry = Entry::new(Arc::new(file), 0, 4096).unwrap();
         entry.try_out().unwrap();
         assert!(entry.message().is_ok(), "it is the thread's again");
-        entry.register().unwrap_err();
+        let mut has_taken = false;
+        entry.register(|| has_taken = true).unwrap_err();
+        assert!(has_taken);
     }
 }

@@ -93,6 +93,8 @@ messages! {
     IoctlOut { result: i32, flags: u32, in_iovs: u32, out_iovs: u32, } = 16;
     /// Invalidates an inode's attributes, and its pages in a range.
     NotifyInvalEntry { parent: u64, name_len: u32, flags: u32, } = 16;
+    /// Asks for a request with bytes of a file.
+    NotifyRetrieve { unique: u64, nodeid: u64, offset: u64, size: u32, padding: u32, } = 32;
     NotifyInvalInode { nodeid: u64, offset: i64, len: i64, } = 24;
     StatxIn { getattr_flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32, } = 24;
     StatxTime { seconds: i64, nanoseconds: u32, reserved: i32, } = 16;
