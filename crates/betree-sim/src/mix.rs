@@ -21,6 +21,8 @@ pub struct Mix {
     pub checkpoint: usize,
     /// [`Step::Backup`](crate::Step::Backup)
     pub backup: usize,
+    /// [`Step::Freeze`](crate::Step::Freeze)
+    pub freeze: usize,
     /// The steps on views.
     pub views: usize,
     /// The steps on transactions.
@@ -50,6 +52,7 @@ impl Mix {
         sync: 3,
         checkpoint: 3,
         backup: 0,
+        freeze: 0,
         views: 0,
         transactions: 0,
         pump: 12,
@@ -69,6 +72,8 @@ impl Mix {
         Mix { commit: 25, ingest: 15, compact: 3, transactions: 40, views: 15, get: 1, walk: 1, ..Mix::LAWS };
     /// For backups: much is written between their pieces.
     pub const BACKUPS: Mix = Mix { commit: 45, backup: 25, views: 5, pump: 16, checkpoint: 6, ..Mix::LAWS };
+    /// For freezes: much is synced and lost between them.
+    pub const FREEZES: Mix = Mix { freeze: 6, sync: 8, abandon: 4, views: 4, transactions: 10, ..Mix::LAWS };
     /// For values that expire.
     pub const EXPIRY: Mix =
         Mix { commit: 40, expiry: 20, views: 24, transactions: 10, pump: 36, ..Mix::LAWS };
@@ -84,6 +89,7 @@ impl Mix {
         sync: 14,
         checkpoint: 8,
         backup: 0,
+        freeze: 0,
         views: 0,
         transactions: 0,
         pump: 13,
@@ -114,6 +120,7 @@ impl Mix {
         sync: 30,
         checkpoint: 0,
         backup: 0,
+        freeze: 0,
         views: 0,
         transactions: 0,
         pump: 0,
@@ -135,6 +142,7 @@ impl Mix {
             (self.sync, Kind::Sync),
             (self.checkpoint, Kind::Checkpoint),
             (self.backup, Kind::Backup),
+            (self.freeze, Kind::Freeze),
             (self.views, Kind::Views),
             (self.transactions, Kind::Transactions),
             (self.pump, Kind::Pump),
@@ -166,6 +174,7 @@ pub(crate) enum Kind {
     Sync,
     Checkpoint,
     Backup,
+    Freeze,
     Views,
     Transactions,
     Pump,

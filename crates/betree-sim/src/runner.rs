@@ -2,6 +2,7 @@
 
 mod backup;
 mod compact;
+mod freeze;
 mod ingest;
 
 use std::borrow::Cow;
@@ -182,6 +183,7 @@ impl Runner {
                 Ok(())
             }
             Step::Backup(pieces) => self.back_up(*pieces),
+            Step::Freeze(gets, changes) => self.freeze(gets, changes),
             Step::BeginView => {
                 if self.views.len() < VIEWS_MAX {
                     let view = self.env()?.view();

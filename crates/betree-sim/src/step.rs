@@ -110,6 +110,8 @@ pub enum Step {
     Checkpoint,
     /// Reads a number of pieces of a backup, which is begun if there is none.
     Backup(usize),
+    /// Freezes the volume, reads keys meanwhile, and has a batch wait for the end.
+    Freeze(Vec<(DictId, Vec<u8>)>, Vec<Edit>),
     /// Begins a view.
     BeginView,
     /// Ends one of the views, by a number.
@@ -215,6 +217,11 @@ impl Generator {
             Kind::Sync => Step::Sync,
             Kind::Checkpoint => Step::Checkpoint,
             Kind::Backup => Step::Backup(self.rng.between(1, 30)),
+            Kind::Freeze => {
+                let count = self.rng.between(0, 12);
+                let gets = (0..count).map(|_| (self.dict(), self.key())).collect();
+                Step::Freeze(gets, self.batch())
+            }
             Kind::Views => self.views(),
             Kind::Transactions => self.transactions(),
             Kind::Pump => Step::Pump(self.rng.between(1, 8)),

@@ -95,6 +95,7 @@ const OF_NODE_COPIES: [Bug; 4] =
 
 const OF_GROWTH: [Bug; 1] = [Bug::GrownSizeNotStored];
 const OF_BACKUPS: [Bug; 1] = [Bug::BackupHoldsNoNodes];
+const OF_FREEZES: [Bug; 2] = [Bug::FreezeHoldsNobody, Bug::ThawNotStored];
 
 /// Bugs that show in what transactions read and write, without a look at contents.
 const OF_ISOLATION: [(Bug, Isolation); 9] = [
@@ -143,6 +144,9 @@ fn planted_bugs_are_found() {
     }
     for bug in OF_BACKUPS {
         find_by_histories(bug, Mix::BACKUPS);
+    }
+    for bug in OF_FREEZES {
+        find_by_histories(bug, Mix::FREEZES);
     }
     for bug in OF_GROWTH {
         find_by_histories(bug, Mix::GROWTH);

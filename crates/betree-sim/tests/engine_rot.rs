@@ -42,6 +42,7 @@ const MIX: Mix = Mix {
     views: 0,
     transactions: 0,
     backup: 0,
+    freeze: 0,
     pump: 20,
     check: 0,
     reopen: 0,

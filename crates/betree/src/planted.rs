@@ -131,6 +131,10 @@ pub enum Bug {
     IngestedNodesNamedUnwritten,
     /// A backup holds the node table's blocks alone.
     BackupHoldsNoNodes,
+    /// Changes do not wait for the end of a freeze.
+    FreezeHoldsNobody,
+    /// After a freeze the volume goes on, and no superblock says so.
+    ThawNotStored,
     /// A query returns a value that has expired.
     ExpiredShown,
     /// A leaf drops what has expired by now, though a view began before.

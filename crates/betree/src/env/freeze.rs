@@ -16,6 +16,7 @@ use crate::engine::checkpoint::Committed;
 use crate::error::Result;
 use crate::format::superblock::table_copy::TableCopy;
 use crate::format::superblock::{Superblock, slots};
+use crate::planted::{self, Bug};
 
 impl Env {
     /// Makes the volume stand still while `while_frozen` runs: the device holds all that was committed, as
@@ -50,11 +51,15 @@ impl Env {
         let Some(mut committed) = self.checkpoint.try_lock() else { return Ok(None) };
         let standstill = self.stop_commits()?;
         self.checkpoint_as(true, &mut committed)?;
-        let held = self.engine.store.disk.hold_changes();
+        let holds = !planted::is(Bug::FreezeHoldsNobody);
+        let held = holds.then(|| self.engine.store.disk.hold_changes());
         let done = while_frozen();
         // What waited here writes to free blocks, or what the checkpoint holds anyway to the log.
         drop(held);
-        let marked = self.mark_in_use(&mut committed);
+        let marked = match planted::is(Bug::ThawNotStored) {
+            true => Ok(()),
+            false => self.mark_in_use(&mut committed),
+        };
         if let Err(error) = &marked {
             // A change in the log of a volume that seems closed would not be found again.
             self.engine.store.disk.refuse_from_now_on(&error.to_string());
@@ -82,7 +87,7 @@ impl Env {
     fn stop_commits(&self) -> Result<Standstill<'_>> {
         let commit = self.commit.lock();
         self.writable(&commit)?;
-        self.is_frozen.store(true, Ordering::Release);
+        self.is_frozen.store(!planted::is(Bug::FreezeHoldsNobody), Ordering::Release);
         Ok(Standstill(self))
     }
 
