@@ -2,6 +2,7 @@
 //! loses nothing that was synced.
 #![allow(clippy::unwrap_used)]
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use betree::{Batch, Cut, DictId, Env, Geometry};
@@ -50,6 +51,32 @@ fn delete(env: &Env, from: u32, to: u32) {
     let mut batch = Batch::new();
     batch.delete_range(D, &Cut::before(from.to_be_bytes()), &Cut::before(to.to_be_bytes()));
     env.commit(&batch).unwrap();
+}
+
+#[test]
+fn a_trim_ends_where_its_caller_has_enough_and_tells_how_far_it_is() {
+    let memory = Arc::new(MemDevice::new(SETUP.volume_bytes).which_seeks(true));
+    let device: Arc<dyn Device> = memory.clone();
+    let env = new_env(&device);
+    for number in 0..1000 {
+        put(&env, number, 1).unwrap();
+        if number % 100 == 0 {
+            env.checkpoint().unwrap();
+        }
+    }
+    delete(&env, 100, 300);
+    let mut heard = Vec::new();
+    let told_bytes = env.trim_while(&mut |done, all| {
+        heard.push((done, all));
+        if heard.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    let told_bytes = told_bytes.unwrap();
+    assert_eq!(memory.counts().discards, 1);
+    assert_eq!(heard, [(0, heard[0].1), (told_bytes, heard[0].1)]);
+    assert!(told_bytes > 0 && told_bytes < heard[0].1, "{heard:?}");
+    assert!(env.trim().unwrap() > told_bytes);
+    check(&env);
+    env.close().unwrap();
 }
 
 #[test]

@@ -18,6 +18,17 @@ pub struct Compacted {
     pub busy: u64,
 }
 
+impl Compacted {
+    /// Together with what the engine has done since.
+    fn and(self, done: &betree::Compacted) -> Compacted {
+        Compacted {
+            written_bytes: self.written_bytes + done.written_bytes,
+            shared: self.shared + done.shared,
+            busy: self.busy + done.busy,
+        }
+    }
+}
+
 impl Dict {
     /// Rewrites a range as an [ingest](Dict::ingest) would have left it: full leaves, in the order of their
     /// keys in the file, with no change waiting above them. After many puts in random order and many deletes
@@ -44,6 +55,19 @@ impl Dict {
     /// [`Error::NoSpace`](crate::Error::NoSpace) if there is no room for a step beside what it replaces; as
     /// [`delete`](Dict::delete). The pairs are the same then too.
     pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Compacted> {
+        self.compact_while(range, |_| ControlFlow::Continue(()))
+    }
+
+    /// As [`compact`](Dict::compact). Calls `go_on` before each step is put in place, with what was done so
+    /// far; it may end the compaction there.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn compact_while<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        mut go_on: impl FnMut(Compacted) -> ControlFlow<()>,
+    ) -> Result<Compacted> {
         self.shared.refuse_if_closed()?;
         self.shared.refuse_if_read_only()?;
         let (keys, number) = (Keys::of(&range), self.state.number);
@@ -51,15 +75,16 @@ impl Dict {
         let parts = Some(keys.parts(number)).filter(|_| self.state.has_parts());
         for (lo, hi) in [keys.pairs(number)].into_iter().chain(parts) {
             self.state.refuse_if_dropped()?;
-            let go_on = |_: &betree::Compacted| match self.state.refuse_if_dropped() {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
-            };
-            let done = self.shared.env.compact(ENGINE_DICT, &lo, &hi, go_on);
+            let mut is_enough = false;
+            let done = self.shared.env.compact(ENGINE_DICT, &lo, &hi, |done| {
+                is_enough = self.state.refuse_if_dropped().is_err() || go_on(compacted.and(done)).is_break();
+                if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
             let done = done.map_err(|error| self.shared.error(error))?;
-            compacted.written_bytes += done.written_bytes;
-            compacted.shared += done.shared;
-            compacted.busy += done.busy;
+            compacted = compacted.and(&done);
+            if is_enough {
+                break;
+            }
         }
         self.state.refuse_if_dropped()?;
         self.shared.env.sync().map_err(|error| self.shared.error(error))?;

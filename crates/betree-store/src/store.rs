@@ -258,9 +258,17 @@ impl Store {
     /// # Errors
     /// What hinders the walk itself; what it finds is no error.
     pub fn check(&self) -> Result<Vec<Finding>> {
+        self.check_telling(&mut |_, _| ())
+    }
+
+    /// As [`check`](Store::check). Calls `progress` with the number of nodes that were looked at, and of all.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_telling(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Finding>> {
         self.shared.refuse_if_closed()?;
         let mut findings = Vec::new();
-        let walked = self.shared.env.check(&mut |finding| findings.push(finding), &mut |_, _| ());
+        let walked = self.shared.env.check(&mut |finding| findings.push(finding), progress);
         walked.map_err(|error| self.shared.error(error))?;
         Ok(findings)
     }

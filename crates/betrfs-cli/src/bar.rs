@@ -44,6 +44,11 @@ impl LateBar {
         self.bar.set_position(done);
     }
 
+    /// Sets the words of a template with some.
+    pub fn say(&self, words: String) {
+        self.bar.set_message(words);
+    }
+
     /// Prints lines above the bar.
     pub fn above(&self, print: impl FnOnce()) {
         self.bar.suspend(print);

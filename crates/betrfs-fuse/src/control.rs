@@ -10,7 +10,8 @@
 //! one request, a line. `status` is answered with JSON; `ping` with a word; `farewell` with a word at once,
 //! and with the outcome when the volume is closed and released; `closing` with lines until then; `check` and
 //! `scrub` with lines while it is read; `backup` with the volume's blocks; `layout` and `map` with JSON;
-//! `order` with the outcome of a change; `freeze` and `thaw` when the volume stands still, and goes on.
+//! `order` and `quota` with the outcome of a change; `freeze` and `thaw` when the volume stands still, and
+//! goes on.
 
 mod backup;
 mod check;
@@ -22,6 +23,7 @@ mod map;
 mod order;
 mod pace;
 mod probe;
+mod quota;
 mod scrub;
 mod server;
 mod sockets;
@@ -35,7 +37,7 @@ pub use check::CheckError;
 pub use client::{Farewell, Line, Unheard};
 pub use freeze::NotFrozen;
 pub use map::MAP_BYTES_MAX;
-pub use order::{NewSize, Order, OrderError};
+pub use order::{NewSize, Order};
 pub use probe::become_user;
 pub use scrub::ScrubRequest;
 pub use server::{Control, Served};
@@ -63,6 +65,8 @@ const LAYOUT: &str = "layout ";
 const MAP: &str = "map ";
 /// Begins an order; JSON follows.
 const ORDER: &str = "order ";
+/// Begins limits for what is below a directory; JSON follows.
+const QUOTA: &str = "quota ";
 /// With the longest time in seconds behind it.
 const FREEZE: &str = "freeze ";
 /// With the number of a freeze behind it, or `any`.

@@ -36,7 +36,7 @@ use crate::wire::ioctl::{
 };
 
 pub use properties::{properties, set_properties};
-pub use quota::{Quotas, SetQuotaError, clear_quota, quota, set_quota};
+pub use quota::{Quotas, clear_quota, quota, quota_token};
 pub use recompress::{checkpoint, recompress};
 pub use restore::{Restoration, RestoreError};
 

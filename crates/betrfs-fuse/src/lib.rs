@@ -41,7 +41,7 @@ pub use check_report::{CheckProblem, CheckReport, ScrubReport, ScrubStatus};
 pub use closing::{CloseState, Closing};
 pub use control::{
     ANSWER_TIME_MAX, BackupError, BackupPart, CheckError, Control, Farewell, Line, MAP_BYTES_MAX, NewSize,
-    NotFrozen, Order, OrderError, ScrubRequest, Served, Unheard,
+    NotFrozen, Order, ScrubRequest, Served, Unheard,
 };
 pub use counters::{Counters, DataBytes, RequestCount};
 pub use errno::{Errno, errno, is_damage};
@@ -50,9 +50,9 @@ pub use file_map::{DeviceRange, MapExtent, MapRun};
 pub use freeze::{BEGIN_TIME_MAX, End, FreezeError, Step};
 pub use inherited::hand_down_standard_descriptors_only;
 pub use ioctl::{
-    Quotas, RemoveTreeError, Restoration, RestoreError, SetQuotaError, approach, checkpoint, clear_quota,
-    clone, foreign, map_token, open_snapshots, properties, quota, recompress, remove_tree, set_properties,
-    set_quota, sync, usage, write_back,
+    Quotas, RemoveTreeError, Restoration, RestoreError, approach, checkpoint, clear_quota, clone, foreign,
+    map_token, open_snapshots, properties, quota, quota_token, recompress, remove_tree, set_properties, sync,
+    usage, write_back,
 };
 pub use latency::Latency;
 pub use layout::{Content, Layout, Room};

@@ -1,12 +1,11 @@
 //! Discards of all free space.
 
+use core::ops::ControlFlow;
+
 use betree_platform::BLOCK_BYTES;
 
 use super::Env;
 use crate::error::Result;
-
-/// How many discards there are between two chances for a checkpoint.
-const DISCARDS_AT_ONCE: usize = 64;
 
 impl Env {
     /// Discards all free space, once deletes are carried out and a checkpoint is made; returns the number of
@@ -27,18 +26,31 @@ impl Env {
     /// # Errors
     /// Those of [`checkpoint`](Env::checkpoint), and the device's. A device that cannot discard is no error.
     pub fn trim(&self) -> Result<u64> {
+        self.trim_while(&mut |_, _| ControlFlow::Continue(()))
+    }
+
+    /// As [`trim`](Env::trim). Calls `go_on` between discards with the bytes of free space that it has been
+    /// through, and with those of all; it may end the trim there.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn trim_while(&self, go_on: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<u64> {
         self.give_space_back(&|| false)?;
         self.checkpoint()?;
         let ranges = self.engine.free_pieces();
-        let mut told_blocks = 0u64;
-        for some in ranges.chunks(DISCARDS_AT_ONCE) {
+        let bytes_of = |blocks: u64| blocks.saturating_mul(BLOCK_BYTES as u64);
+        let all_bytes = bytes_of(ranges.iter().map(|range| range.len_blocks).fold(0, u64::saturating_add));
+        let (mut done_blocks, mut told_blocks) = (0u64, 0u64);
+        for range in &ranges {
+            if go_on(bytes_of(done_blocks), all_bytes).is_break() {
+                break;
+            }
             // No checkpoint makes another superblock durable meanwhile, and no close passes by.
             let _committed = self.checkpoint.lock();
             self.writable(&self.commit.lock())?;
-            for range in some {
-                told_blocks = told_blocks.saturating_add(self.engine.discard_if_free(*range)?);
-            }
+            told_blocks = told_blocks.saturating_add(self.engine.discard_if_free(*range)?);
+            done_blocks = done_blocks.saturating_add(range.len_blocks);
         }
-        Ok(told_blocks.saturating_mul(BLOCK_BYTES as u64))
+        Ok(bytes_of(told_blocks))
     }
 }

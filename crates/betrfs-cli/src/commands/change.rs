@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use betree::Env;
 use betrfs::Volume;
-use betrfs_fuse::{Line, MountEntry, Order, OrderError};
+use betrfs_fuse::{CheckError, Line, MountEntry, Order};
 
 use crate::commands::stats;
 use crate::failure::Failure;
@@ -24,11 +24,20 @@ pub fn mount_of(volume: &Path) -> Option<MountEntry> {
 
 /// Has the server of a mount carry out an order; returns the answer's number.
 pub fn by_server(mount: &MountEntry, order: &Order) -> Result<u64, Failure> {
+    by_server_telling(mount, order, &mut |_, _| ())
+}
+
+/// As [`by_server`]; calls `progress` with how much is done, and of how much, while that takes long.
+pub fn by_server_telling(
+    mount: &MountEntry,
+    order: &Order,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<u64, Failure> {
     let dir = &mount.path;
     let line = Line::open(mount).map_err(|why| stats::unheard(dir, &why))?;
-    line.order(mount, order).map_err(|error| match error {
-        OrderError::Unheard(why) => stats::unheard(dir, &why),
-        OrderError::Failed(why) => Failure::new(format!("{}: {why}", dir.display())),
+    line.order(mount, order, progress).map_err(|error| match error {
+        CheckError::Unheard(why) => stats::unheard(dir, &why),
+        CheckError::Failed(why) => Failure::new(format!("{}: {why}", dir.display())),
     })
 }
 

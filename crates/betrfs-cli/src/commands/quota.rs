@@ -6,15 +6,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use betrfs::{InodeId, Quota, QuotaLimits};
-use betrfs_fuse::{Errno, Quotas, SetQuotaError};
+use betrfs_fuse::{CheckError, Errno, Line, MountEntry, Quotas};
 use serde::Serialize;
 
+use crate::bar::LateBar;
 use crate::commands::{layout, stats};
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::path;
 use crate::size;
 
+/// The template of the bar of what is counted: how much there is is not known before.
+const COUNTING: &str = "counting what is there: {pos} {per_sec}";
 /// How many quotas of a closed volume are read at once.
 const PAGE: usize = 256;
 
@@ -169,12 +172,16 @@ fn set(dir: &Path, bytes: Option<Limit>, objects: Option<Limit>) -> Outcome {
         bytes: bytes.map_or(own.bytes, |limit| limit.0),
         objects: objects.map_or(own.objects, |limit| limit.0),
     };
-    betrfs_fuse::set_quota(dir, limits).map_err(|error| match error {
-        SetQuotaError::Os(error) => refused(&error),
-        linked @ SetQuotaError::LinkedOutside(_) => Failure::new(format!(
-            "cannot set a quota for {}: {linked} (by its path on the volume)",
-            dir.display()
-        )),
+    let (open, token) = betrfs_fuse::quota_token(dir).map_err(|error| refused(&error))?;
+    let mount = MountEntry::of(&open).map_err(|error| refused(&error))?;
+    let line = Line::open(&mount).map_err(|why| stats::unheard(dir, &why))?;
+    let mut bar = LateBar::new(COUNTING);
+    bar.tell(0, u64::MAX);
+    let set = line.set_quota(&mount, token, limits, &mut |counted| bar.tell(counted, u64::MAX));
+    drop(bar);
+    set.map_err(|error| match error {
+        CheckError::Unheard(why) => stats::unheard(dir, &why),
+        CheckError::Failed(why) => Failure::new(format!("cannot set a quota for {}: {why}", dir.display())),
     })
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use betrfs_fuse::Order;
 use serde::Serialize;
 
+use crate::bar::LateBar;
 use crate::commands::{change, stats};
 use crate::failure::Outcome;
 use crate::format::{Format, print, print_json};
@@ -32,10 +33,16 @@ struct Trimmed {
     trimmed_bytes: u64,
 }
 
+/// The template of the bar of the free space.
+const BAR: &str = "discarding [{wide_bar}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}";
+
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
     let mount = stats::mount_at(&arguments.dir)?;
-    let trimmed_bytes = change::by_server(&mount, &Order::Trim)?;
+    let mut bar = LateBar::new(BAR);
+    let trimmed = change::by_server_telling(&mount, &Order::Trim, &mut |done, all| bar.tell(done, all));
+    drop(bar);
+    let trimmed_bytes = trimmed?;
     match arguments.format {
         Format::Text => {
             let told = size::show(trimmed_bytes);

@@ -1,21 +1,33 @@
-//! What a terminal shows of an unmount and of a replay that take long.
+//! What a terminal shows of work that takes long.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::Stdio;
+use std::os::unix::fs::FileExt;
+use std::process::{Child, Stdio};
 
-use rustix::fs::{Mode, OFlags};
+use betree_platform::Device;
+use betree_sim::SimDisk;
+use betree_store::Store;
+use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::bed::Bed;
 use crate::mounted::{betrfs, ok, wait_for_end};
-use crate::recorded_disk::Manner;
+use crate::recorded_disk::{Manner, RecordedDisk};
 
 /// Runs a command with standard error at a terminal; returns what that shows.
 fn at_a_terminal(arguments: &[&OsStr]) -> String {
+    let (master, mut child) = begun_at_a_terminal(arguments);
+    let shown = all_of(master);
+    assert!(child.wait().unwrap().success(), "{shown}");
+    shown
+}
+
+/// Begins to; returns the terminal's other end, and the command's process.
+fn begun_at_a_terminal(arguments: &[&OsStr]) -> (OwnedFd, Child) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();
@@ -26,12 +38,9 @@ fn at_a_terminal(arguments: &[&OsStr]) -> String {
     rustix::termios::tcsetwinsize(terminal.as_fd(), size).unwrap();
     let mut command = betrfs();
     command.args(arguments).stdout(Stdio::null()).stderr(terminal);
-    let mut child = command.env("TERM", "xterm").spawn().unwrap();
-    // It has the terminal's end too.
-    drop(command);
-    let shown = all_of(master);
-    assert!(child.wait().unwrap().success(), "{shown}");
-    shown
+    // The command has the terminal's end too, until it is dropped.
+    let child = command.env("TERM", "xterm").spawn().unwrap();
+    (master, child)
 }
 
 fn umount_at_a_terminal(bed: &Bed) -> String {
@@ -97,4 +106,100 @@ fn a_replay_that_takes_long_shows_how_far_it_is_on_a_terminal() {
     for number in 0..FILES {
         assert!(fs::read(bed.path(&number.to_string())).unwrap() == contents(number), "{number}");
     }
+}
+
+/// What is in the first half of the disk is read slowly, each MiB of it.
+const SLOW: Manner = Manner::ReadsSlowlyBefore(256 << 20);
+
+#[test]
+fn a_trim_that_takes_long_shows_how_far_it_is_on_a_terminal() {
+    let bed = Bed::new();
+    fs::write(bed.path("file"), b"kept").unwrap();
+    bed.disk.set_manner(Manner::DiscardsSlowly);
+    let shown = at_a_terminal(&["trim".as_ref(), bed.dir.as_os_str()]);
+    bed.disk.set_manner(Manner::Honest);
+    assert!(shown.contains("discarding [") && shown.contains("iB/s "), "{shown:?}");
+    assert_eq!(fs::read(bed.path("file")).unwrap(), b"kept");
+}
+
+#[test]
+fn a_rescue_that_takes_long_shows_how_far_it_is_on_a_terminal() {
+    let bed = Bed::new();
+    fs::write(bed.path("file"), seeded::bytes(1, 0, 24 << 20)).unwrap();
+    umount_at_a_terminal(&bed);
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("rescued");
+    bed.disk.set_manner(SLOW);
+    let shown = at_a_terminal(&["rescue".as_ref(), bed.disk.file().as_os_str(), to.as_os_str()]);
+    bed.disk.set_manner(Manner::Honest);
+    assert!(shown.contains("copying: 2 objects, ") && shown.contains("iB/s"), "{shown:?}");
+    assert!(fs::read(to.join("file")).unwrap() == seeded::bytes(1, 0, 24 << 20));
+}
+
+/// A terminal shows it, and who ends the command ends it in the server too.
+#[test]
+fn a_count_for_a_quota_shows_how_far_it_is_and_ends_with_its_command() {
+    const LINKS: u64 = 12_000;
+    let bed = Bed::new();
+    let dir = bed.path("dir");
+    fs::create_dir(&dir).unwrap();
+    // Their targets are in the records that are counted, and compress little.
+    for number in 0..LINKS {
+        let target: String =
+            seeded::bytes(number, 0, 4000).iter().map(|byte| char::from(b'0' + byte % 64)).collect();
+        std::os::unix::fs::symlink(target, dir.join(number.to_string())).unwrap();
+    }
+    umount_at_a_terminal(&bed);
+    bed.mount();
+    let quota = |verb: &str, more: &[&str]| {
+        let output = betrfs().args(["quota", verb]).arg(&dir).args(more).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let set = ["quota".as_ref(), "set".as_ref(), dir.as_os_str(), "1G".as_ref()];
+    bed.disk.set_manner(SLOW);
+    let (master, mut child) = begun_at_a_terminal(&set);
+    let mut master = fs::File::from(master);
+    let mut shown = Vec::new();
+    while !String::from_utf8_lossy(&shown).contains("counting what is there: ") {
+        let mut part = [0; 4096];
+        let len = master.read(&mut part).unwrap();
+        shown.extend_from_slice(&part[..len]);
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert!(!child.wait().unwrap().success());
+    bed.disk.set_manner(Manner::Honest);
+    assert!(!quota("get", &[]).0, "it was set");
+    assert!(quota("set", &["2G"]).0);
+    let (is_set, told) = quota("get", &[]);
+    assert!(is_set && told.contains("2.0 GiB") && told.contains(&LINKS.to_string()), "{told}");
+}
+
+#[test]
+fn a_check_of_a_store_that_takes_long_shows_how_far_it_is_on_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, held) = (folder.path().join("store"), folder.path().join("held"));
+    let store = Store::open(&file).unwrap();
+    let pages = store.dict("main").unwrap();
+    (0..6000u32).for_each(|page| pages.put(page.to_be_bytes(), seeded::bytes(page.into(), 0, 4000)).unwrap());
+    store.close().unwrap();
+    let disk = on_a_disk(&File::open(&file).unwrap());
+    fs::create_dir(&held).unwrap();
+    let disk = RecordedDisk::serve(disk, &held);
+    disk.set_manner(Manner::ReadsSlowlyBefore(u64::MAX));
+    let shown = at_a_terminal(&["kv".as_ref(), disk.file().as_os_str(), "check".as_ref()]);
+    assert!(shown.contains("checking [") && shown.contains("/s "), "{shown:?}");
+}
+
+/// A disk with the contents of a file, most of which is a hole.
+fn on_a_disk(file: &File) -> SimDisk {
+    let disk = SimDisk::new(file.metadata().unwrap().len());
+    let mut at = 0;
+    while let Ok(from) = rustix::fs::seek(file, SeekFrom::Data(at)) {
+        at = rustix::fs::seek(file, SeekFrom::Hole(from)).unwrap();
+        let mut part = vec![0; (at - from) as usize];
+        file.read_exact_at(&mut part, from).unwrap();
+        disk.write_at(from, &part).unwrap();
+    }
+    disk.sync().unwrap();
+    disk
 }

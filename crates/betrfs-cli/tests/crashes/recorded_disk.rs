@@ -28,6 +28,7 @@ const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 const SLOW_WRITE: Duration = Duration::from_millis(300);
 const SLOW_READ_OF_1_MIB: Duration = Duration::from_millis(230);
+const SLOW_DISCARD: Duration = Duration::from_millis(500);
 /// Threads that answer requests: the server writes with several.
 const THREADS: usize = 2;
 
@@ -46,6 +47,8 @@ pub enum Manner {
     FailsReads,
     /// Every write takes [`SLOW_WRITE`].
     WritesSlowly,
+    /// Every discard takes [`SLOW_DISCARD`].
+    DiscardsSlowly,
     /// Every read of what stands before this byte takes [`SLOW_READ_OF_1_MIB`] for each MiB.
     ReadsSlowlyBefore(u64),
 }
@@ -195,6 +198,10 @@ impl Server {
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        let is_slow = self.recording.lock().manner == Manner::DiscardsSlowly;
+        if is_slow {
+            std::thread::sleep(SLOW_DISCARD);
+        }
         let mut recording = self.recording.lock();
         recording.live.discard(offset, len).map_err(|_| Errno::EINVAL)?;
         recording.events.push(Event::Discard { offset, len });

@@ -124,7 +124,7 @@ impl Telling<'_> {
     }
 }
 
-/// Why a check or a scrub of a mount gave no report.
+/// Why work of a mount's server that may take long gave no report.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The server was not asked.

@@ -1,21 +1,21 @@
 //! Orders on the control socket: changes of the volume itself, which need no path on the mount.
 //!
-//! The request is `order` with JSON, the answer a line: `done` with a number, or `failed` with a sentence.
+//! The request is `order` with JSON; it is answered as `check` is, with a number as its report. A client that
+//! is gone ends what takes long.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io;
+use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::thread;
-use std::time::Instant;
 
 use betree::Growth;
 use serde::{Deserialize, Serialize};
 
+use super::ORDER;
+use super::check::{CheckError, Telling, hear, in_thread};
 use super::client::{Line, Unheard};
-use super::server::{PATIENCE, Served};
-use super::timed::write_until;
+use super::server::Served;
 use super::turn::Turn;
-use super::{ANSWER_BYTES_MAX, ORDER};
 use crate::mount_info::MountEntry;
 use crate::mount_settings::ChangeableSettings;
 
@@ -69,61 +69,41 @@ impl From<NewSize> for Growth {
     }
 }
 
-/// Why an order was not carried out.
-#[derive(Debug, thiserror::Error)]
-pub enum OrderError {
-    /// The server was not asked.
-    #[error(transparent)]
-    Unheard(#[from] Unheard),
-    /// It refused, failed, or ended.
-    #[error("{0}")]
-    Failed(String),
-}
-
 /// Answers a client in a thread of its own: a checkpoint may take long.
 pub(super) fn answer(
-    mut stream: UnixStream,
+    stream: UnixStream,
     order: &str,
     served: &Arc<dyn Served>,
     turn: &Turn,
 ) -> io::Result<()> {
     let order: Order = serde_json::from_str(order)?;
-    let Some(taken) = turn.take() else {
-        return write_until(&mut stream, format!("failed {BUSY}\n").as_bytes(), Instant::now() + PATIENCE);
-    };
     let served = Arc::clone(served);
-    thread::Builder::new().name("betrfs-order".into()).spawn(move || {
-        let line = match served.carry_out(&order) {
-            Ok(number) => format!("done {number}\n"),
-            Err(error) => format!("failed {error}\n"),
-        };
+    in_thread(stream, turn, BUSY, "betrfs-order", move |stream, taken| {
+        let mut telling = Telling::new(stream);
+        let done = served.carry_out(&order, &mut |done, all| match served.is_over() {
+            true => ControlFlow::Break(()),
+            false => telling.tell(done, all),
+        });
         // The client that hears of it may give its next order at once.
         drop(taken);
-        if let Err(error) = write_until(&mut stream, line.as_bytes(), Instant::now() + PATIENCE) {
-            tracing::info!("{order:?} was carried out, and its client is gone: {error}");
-        }
-    })?;
-    Ok(())
+        telling.report(done)
+    })
 }
 
 impl Line {
-    /// Has the server carry out an order; returns the answer's number.
+    /// Has the server carry out an order, and calls `progress` with how much is done, and of how much, while
+    /// that takes long; returns the answer's number.
     ///
     /// # Errors
-    /// [`OrderError`]; nothing has changed if the server refused it.
-    pub fn order(mut self, mount: &MountEntry, order: &Order) -> Result<u64, OrderError> {
+    /// [`CheckError`]; nothing has changed if the server refused it.
+    pub fn order(
+        mut self,
+        mount: &MountEntry,
+        order: &Order,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<u64, CheckError> {
         let text = serde_json::to_string(order).map_err(|error| Unheard::Io(error.into()))?;
         self.ask(&format!("{ORDER}{text}\n"))?;
-        let mut line = String::new();
-        let read = BufReader::new(self.patient(mount)).take(ANSWER_BYTES_MAX).read_line(&mut line);
-        read.map_err(|error| OrderError::Failed(format!("no word from its server: {error}")))?;
-        match line.trim_end().split_once(' ') {
-            Some(("done", number)) => {
-                number.parse().map_err(|_| OrderError::Failed(format!("its server said `{number}`")))
-            }
-            Some(("failed", why)) => Err(OrderError::Failed(why.to_owned())),
-            // A server of an earlier version knows no orders, and closes the connection.
-            _ => Err(OrderError::Failed("its server ended or does not know this command".to_owned())),
-        }
+        hear(self.patient(mount), progress)
     }
 }

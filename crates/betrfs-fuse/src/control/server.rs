@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use betree::{ScrubOptions, ScrubStep};
-use betrfs::{Report, Scrubbed};
+use betrfs::{QuotaLimits, Report, Scrubbed};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
@@ -22,9 +22,9 @@ use super::timed::{Timed, write_until};
 use super::turn::Turn;
 use super::{
     BACKUP, CHECK, CLEAN, CLOSING, FAREWELL, FREEZE, HEARD, LAYOUT, LIVE, LOOK_EVERY, MAP, ORDER, OVER, PING,
-    SCRUB, STATUS, THAW,
+    QUOTA, SCRUB, STATUS, THAW,
 };
-use super::{Order, check, closing, freeze, layout, map, name_of, order, scrub};
+use super::{Order, check, closing, freeze, layout, map, name_of, order, quota, scrub};
 use crate::closing::CloseState;
 use crate::file_map::MapExtent;
 use crate::freeze::{End, FreezeError, Step};
@@ -84,11 +84,29 @@ pub trait Served: Send + Sync {
     /// The volume's, and a token that is not known.
     fn map(&self, token: u64, offset: u64, len: u64) -> betrfs::Result<Vec<MapExtent>>;
 
-    /// Changes the volume; returns the number for the answer, 0 if there is none to tell.
+    /// Changes the volume; returns the number for the answer, 0 if there is none to tell. Calls `go_on` while
+    /// that takes long, with how much is done, and of how much; it may end it.
     ///
     /// # Errors
     /// The volume's; it is unchanged then.
-    fn carry_out(&self, order: &Order) -> betrfs::Result<u64>;
+    fn carry_out(
+        &self,
+        order: &Order,
+        go_on: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> betrfs::Result<u64>;
+
+    /// Gives a directory a quota, or its quota these limits:
+    /// [`Volume::set_quota_while`](betrfs::Volume::set_quota_while). The token is that of the directory as a
+    /// source of copies. Calls `go_on` with the number of records that were counted; it may end it.
+    ///
+    /// # Errors
+    /// The volume's, and a token that is not known; nothing has changed then.
+    fn set_quota(
+        &self,
+        token: u64,
+        limits: QuotaLimits,
+        go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> betrfs::Result<()>;
 
     /// Freezes the volume for some time, or until the thaw:
     /// [`Freezer::freeze`](crate::freeze::Freezer::freeze).
@@ -209,6 +227,9 @@ fn answer(
     }
     if let Some(text) = request.strip_prefix(ORDER) {
         return order::answer(stream, text, served, &turns.order);
+    }
+    if let Some(text) = request.strip_prefix(QUOTA) {
+        return quota::answer(stream, text, served);
     }
     if let Some(seconds) = request.strip_prefix(FREEZE) {
         return freeze::freeze(stream, seconds, served);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use betree::{ScrubOptions, ScrubStep};
-use betrfs::{Report, Scrubbed};
+use betrfs::{QuotaLimits, Report, Scrubbed};
 use rustix::process::Uid;
 
 use super::server::{WAITING_MAX, request};
@@ -35,6 +35,9 @@ const ENDLESS: &[u8] = b"endless";
 
 /// Whether a second client that asked for a map was refused.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether a count ended with its client.
+static IS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// A mount that is asked.
 struct Asked {
@@ -125,7 +128,11 @@ impl Served for Asked {
     }
 
     /// Answers with the length of a label, and refuses a trim.
-    fn carry_out(&self, order: &Order) -> betrfs::Result<u64> {
+    fn carry_out(
+        &self,
+        order: &Order,
+        _go_on: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> betrfs::Result<u64> {
         match order {
             Order::Label(label) => Ok(label.len() as u64),
             Order::Uuid(_) => Ok(0),
@@ -136,6 +143,25 @@ impl Served for Asked {
             Order::MetadataCopies(copies) => Ok((*copies).into()),
             Order::RenewMetadata => Ok(3),
         }
+    }
+
+    /// Counts for ever, but for what has no limit.
+    fn set_quota(
+        &self,
+        _token: u64,
+        limits: QuotaLimits,
+        go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> betrfs::Result<()> {
+        let mut counted = 0;
+        while limits != QuotaLimits::default() {
+            if go_on(counted).is_break() {
+                IS_GIVEN_UP.store(true, Ordering::Release);
+                return Err(betree::Error::Interrupted.into());
+            }
+            counted += 1;
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
     }
 
     /// Stands still at once; a time of 3 s is refused, and one of 4 s never comes to stand still.
@@ -189,7 +215,7 @@ fn a_freeze_tells_its_number_and_a_thaw_is_heard() {
 fn orders_are_carried_out_or_refused_with_a_sentence() {
     let mount = mount_of(77);
     let _control = listen(&mount);
-    let order = |order| Line::open(&mount).unwrap().order(&mount, &order);
+    let order = |order| Line::open(&mount).unwrap().order(&mount, &order, &mut |_, _| ());
     // The longest label, of characters that JSON escapes or that have several bytes.
     let label = format!("{}{}", "\"".repeat(127), "ü".repeat(64));
     assert_eq!(order(Order::Label(label)).unwrap(), 255);
@@ -202,6 +228,24 @@ fn orders_are_carried_out_or_refused_with_a_sentence() {
     let mut line = Line::open(&mount).unwrap();
     line.ask("order {}\n").unwrap();
     assert!(matches!(line.status(), Err(Unheard::Refused)));
+}
+
+#[test]
+fn a_client_of_a_quota_hears_how_far_the_count_is_and_ends_it_by_going() {
+    let mount = mount_of(81);
+    let _control = listen(&mount);
+    let line = || Line::open(&mount).unwrap();
+    line().set_quota(&mount, 7, QuotaLimits::default(), &mut |_| ()).unwrap();
+    let limits = QuotaLimits { bytes: Some(u64::MAX), objects: None };
+    let gone = std::panic::catch_unwind(|| {
+        line().set_quota(&mount, 7, limits, &mut |counted| assert!(counted == 0, "heard of {counted}"))
+    });
+    assert!(gone.is_err());
+    let until = std::time::Instant::now() + ANSWER_TIME_MAX;
+    while !IS_GIVEN_UP.load(Ordering::Acquire) {
+        assert!(std::time::Instant::now() < until, "it goes on");
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 #[test]

@@ -4,34 +4,14 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use betrfs::{Quota, QuotaLimits};
+use betrfs::Quota;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, NoArg, Updater, ioctl};
 use zerocopy::FromZeros;
 
-use super::open_plain;
-use crate::wire::quota::{
-    CLEAR_QUOTA, GET_QUOTA, NEXT_QUOTA, NextQuota, QuotaBytes, SET_QUOTA, SetQuota, path_bytes, path_of,
-};
-
-/// Why a directory got no quota.
-#[derive(Debug, thiserror::Error)]
-pub enum SetQuotaError {
-    /// A file below it has a name outside of it too; the path from the volume's root of the one below.
-    #[error("a file below it has a name outside of it too: {}", String::from_utf8_lossy(.0))]
-    LinkedOutside(Vec<u8>),
-    /// Any other cause: `ENOTTY` if it is on no BetrFS mount, `EPERM` for users other than root and the one
-    /// who mounted, `EROFS` in a snapshot, `EAGAIN` if it changes too much to be counted.
-    #[error(transparent)]
-    Os(#[from] io::Error),
-}
-
-impl From<Errno> for SetQuotaError {
-    fn from(errno: Errno) -> SetQuotaError {
-        SetQuotaError::Os(errno.into())
-    }
-}
+use super::{open_plain, wait_written_back};
+use crate::wire::quota::{CLEAR_QUOTA, GET_QUOTA, NEXT_QUOTA, NextQuota, QuotaBytes, path_bytes, path_of};
 
 /// The quota that a directory is in; `None` if it is in none.
 ///
@@ -46,19 +26,17 @@ pub fn quota(dir: &Path) -> io::Result<Option<Quota>> {
     }
 }
 
-/// Gives a directory a quota, or its quota these limits.
+/// Opens a directory and registers it, once data written to mappings of files in it has arrived; returns it
+/// with the token by which its server gives it a quota, as long as it is open
+/// ([`Line::set_quota`](crate::Line::set_quota)).
 ///
 /// # Errors
-/// Nothing has changed then.
-pub fn set_quota(dir: &Path, limits: QuotaLimits) -> Result<(), SetQuotaError> {
+/// The operating system's; `ENOTTY` where it is on no BetrFS mount, `ENOTDIR` where it is none, `EPERM` for
+/// users who may not.
+pub fn quota_token(dir: &Path) -> io::Result<(File, u64)> {
     let open = open_plain(dir, OFlags::DIRECTORY)?;
-    let mut set = SetQuota { quota: QuotaBytes::of_limits(limits), ..SetQuota::new_zeroed() };
-    // SAFETY: the ioctl reads and writes a `SetQuota`, and the buffer is one.
-    unsafe { ioctl(&open, Updater::<SET_QUOTA, SetQuota>::new(&mut set)) }?;
-    match path_of(&set.path) {
-        [] => Ok(()),
-        path => Err(SetQuotaError::LinkedOutside(path.to_vec())),
-    }
+    let token = wait_written_back(&open)?;
+    Ok((open, token))
 }
 
 /// Takes a directory's quota away; returns whether it had one.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use betree::{ScrubOptions, ScrubStep};
-use betrfs::{Report, Scrubbed};
+use betrfs::{QuotaLimits, Report, Scrubbed};
 use rustix::fs::inotify;
 
 use super::MountError;
@@ -98,14 +98,27 @@ impl<F: Fn() -> bool + Send + Sync> Served for Asked<F> {
         self.server.map(token, offset, len)
     }
 
-    fn carry_out(&self, order: &Order) -> betrfs::Result<u64> {
-        let done = self.server.carry_out(order)?;
+    fn carry_out(
+        &self,
+        order: &Order,
+        go_on: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> betrfs::Result<u64> {
+        let done = self.server.carry_out(order, go_on)?;
         if let Order::Resize(_) = order
             && let Err(error) = self.show_size()
         {
             tracing::warn!("the mount's loop device still shows the size of before: {error}");
         }
         Ok(done)
+    }
+
+    fn set_quota(
+        &self,
+        token: u64,
+        limits: QuotaLimits,
+        go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> betrfs::Result<()> {
+        self.server.set_quota(token, limits, go_on)
     }
 
     fn freeze(

@@ -83,9 +83,14 @@ impl Server {
     /// # Errors
     /// The volume's; [`betrfs::Error::Invalid`] for a token that is not known, or no longer.
     pub fn map(&self, token: u64, offset: u64, len: u64) -> betrfs::Result<Vec<MapExtent>> {
-        let known = self.sources.0.lock().iter().find(|source| source.token == token).map(|s| s.node);
-        let node = known.ok_or(betrfs::Error::Invalid("its token was forgotten: ask again"))?;
+        let node = self.source(token)?;
         Ok(self.volume.map(node, offset, len)?.into_iter().map(MapExtent::from).collect())
+    }
+
+    /// The node of a source.
+    pub(super) fn source(&self, token: u64) -> betrfs::Result<InodeId> {
+        let known = self.sources.0.lock().iter().find(|source| source.token == token).map(|s| s.node);
+        known.ok_or(betrfs::Error::Invalid("its token was forgotten: ask again"))
     }
 
     /// IOCTL: the stored bytes of a file or directory, and the bytes that its removal would free.

@@ -256,17 +256,22 @@ impl Server {
     }
 
     /// Changes the volume itself; returns the bytes that a trim has discarded or that a volume has grown to,
-    /// or the number of nodes that are left to be written anew, else 0.
+    /// or the number of nodes that are left to be written anew, else 0. Calls `go_on` while a trim takes
+    /// long, with the bytes of free space that it has been through, and with those of all; it may end it.
     ///
     /// # Errors
     /// The volume's; [`betrfs::Error::Invalid`] for a number of copies that there cannot be.
-    pub fn carry_out(&self, order: &Order) -> betrfs::Result<u64> {
+    pub fn carry_out(
+        &self,
+        order: &Order,
+        go_on: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> betrfs::Result<u64> {
         let env = self.volume.env();
         match order {
             Order::Label(label) => env.set_label(label)?,
             Order::Uuid(bytes) => env.set_uuid(betrfs::Uuid::from_bytes(*bytes))?,
             Order::ResetErrors => env.reset_errors()?,
-            Order::Trim => return Ok(env.trim()?),
+            Order::Trim => return Ok(env.trim_while(go_on)?),
             Order::Resize(size) => return Ok(env.grow((*size).into())?),
             Order::MetadataCopies(count) => {
                 env.set_node_copies(

@@ -1,9 +1,12 @@
 //! Requests about the quotas of directories.
 
+use std::ops::ControlFlow;
+
 use betrfs::{Error, InodeId, Quota, QuotaLimits};
 use rustix::io::Errno;
 
 use super::{Answer, Caller, IntoAnswer, Server};
+use crate::freeze::Effect;
 
 impl Server {
     /// IOCTL: the quota that a directory is in.
@@ -11,19 +14,21 @@ impl Server {
         self.volume.quota(node).answer()?.ok_or(Errno::NODATA)
     }
 
-    /// IOCTL: gives a directory a quota. Returns the path of a file that keeps it from having one, if there
-    /// is any: one with names outside too.
+    /// Gives a directory that was registered as a source a quota. Calls `go_on` with the number of records
+    /// that were counted; it may end it.
+    ///
+    /// # Errors
+    /// The volume's; [`betrfs::Error::Invalid`] for a token that is not known, or no longer.
     pub fn set_quota(
         &self,
-        node: InodeId,
+        token: u64,
         limits: QuotaLimits,
-        caller: Caller<'_>,
-    ) -> Answer<Option<String>> {
-        self.may_administer(caller)?;
-        match self.volume.set_quota(node, limits) {
-            Err(Error::LinkedOutside { name }) => Ok(Some(name)),
-            set => set.answer().map(|()| None),
-        }
+        go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> betrfs::Result<()> {
+        let node = self.source(token)?;
+        let _passed = self.freezer.pass(Effect::Change);
+        self.may_change().map_err(|_| Error::Invalid("the mount is for reading"))?;
+        self.volume.set_quota_while(node, limits, go_on)
     }
 
     /// IOCTL: takes a directory's quota away.

@@ -6,10 +6,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// On a directory: returns the quota that it is in; `ENODATA` if there is none.
 pub const GET_QUOTA: u32 = opcode::read::<QuotaBytes>(b'B', 13);
-/// On a directory, with limits: gives it a quota, or its quota these limits. The answer is the path of a file
-/// below it, ended by a zero byte, that keeps it from having one, because the file has names outside too; it
-/// is empty if the quota was set.
-pub const SET_QUOTA: u32 = opcode::read_write::<SetQuota>(b'B', 14);
 /// On a directory: takes its quota away; `ENODATA` if it has none.
 pub const CLEAR_QUOTA: u32 = opcode::none(b'B', 15);
 /// On a directory, with the place behind which to look: the next directory below it, or itself, that has a
@@ -33,16 +29,6 @@ pub struct QuotaBytes {
     levels_up: u64,
 }
 
-/// The argument and the answer of [`SET_QUOTA`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub struct SetQuota {
-    /// The limits.
-    pub quota: QuotaBytes,
-    /// The path of a file in the way.
-    pub path: [u8; PATH_BYTES],
-}
-
 /// The argument and the answer of [`NEXT_QUOTA`].
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -57,15 +43,7 @@ pub struct NextQuota {
 }
 
 impl QuotaBytes {
-    /// The argument for limits.
-    pub fn of_limits(limits: QuotaLimits) -> QuotaBytes {
-        let QuotaLimits { bytes, objects } = limits;
-        let (limit_bytes, limit_objects) = (bytes.unwrap_or(ANY), objects.unwrap_or(ANY));
-        QuotaBytes { limit_bytes, limit_objects, ..QuotaBytes::default() }
-    }
-
-    /// The limits.
-    pub fn limits(self) -> QuotaLimits {
+    fn limits(self) -> QuotaLimits {
         let limit = |number| (number != ANY).then_some(number);
         QuotaLimits { bytes: limit(self.limit_bytes), objects: limit(self.limit_objects) }
     }
@@ -74,8 +52,13 @@ impl QuotaBytes {
 impl From<Quota> for QuotaBytes {
     fn from(quota: Quota) -> QuotaBytes {
         let Quota { limits, used, levels_up } = quota;
-        let (used_bytes, used_objects) = (used.bytes, used.objects);
-        QuotaBytes { used_bytes, used_objects, levels_up, ..QuotaBytes::of_limits(limits) }
+        QuotaBytes {
+            limit_bytes: limits.bytes.unwrap_or(ANY),
+            limit_objects: limits.objects.unwrap_or(ANY),
+            used_bytes: used.bytes,
+            used_objects: used.objects,
+            levels_up,
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::Cell;
+use core::ops::ControlFlow;
 
 use betree::{Cursor, View};
 
@@ -25,6 +26,8 @@ use crate::volume::clone::stored_object;
 
 /// Number of attempts at an operation that needs measurements.
 const ATTEMPTS_MAX: usize = 6;
+/// How many records are read between two words about them.
+const TELL_EVERY: u64 = 1024;
 
 /// How much is below a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,8 +102,18 @@ impl Volume {
     ///
     /// # Errors
     /// The operation's; [`Error::Uncounted`] if the directories change too much.
-    pub(super) fn measured<'v, T>(
+    pub(super) fn measured<'v, T>(&'v self, attempt: impl FnMut(&Measuring<'v>) -> Result<T>) -> Result<T> {
+        self.measured_while(&mut |_| ControlFlow::Continue(()), attempt)
+    }
+
+    /// As [`measured`](Volume::measured). Calls `go_on` now and then with the number of records that were
+    /// read.
+    ///
+    /// # Errors
+    /// As there; [`betree::Error::Interrupted`] by `go_on`.
+    pub(super) fn measured_while<'v, T>(
         &'v self,
+        go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
         mut attempt: impl FnMut(&Measuring<'v>) -> Result<T>,
     ) -> Result<T> {
         let mut measuring = Measuring::default();
@@ -108,12 +121,12 @@ impl Volume {
             let done = attempt(&measuring);
             let Some(node) = measuring.wanted.take() else { return done };
             measuring.measured.retain(|measured| measured.dir.id != node);
-            measuring.measured.push(self.measure(node)?);
+            measuring.measured.push(self.measure(node, go_on)?);
         }
         Err(Error::Uncounted)
     }
 
-    fn measure(&self, node: InodeId) -> Result<Measured<'_>> {
+    fn measure(&self, node: InodeId, go_on: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Measured<'_>> {
         let op = self.query_for_objects(OpKind::Quota);
         let (mut measured, path, view) = {
             let exclusive = self.exclusive(&op, &[node], &[]);
@@ -131,18 +144,31 @@ impl Volume {
             (measured, path, self.env.view())
         };
         let op = self.query(OpKind::Quota).reading(&view);
-        measured.scan(&op, &view, &path)?;
+        measured.scan(&op, &view, &path, go_on)?;
         Ok(measured)
     }
 }
 
 impl Measured<'_> {
     /// Reads all records below the directory in a view. What cannot be read does not count.
-    fn scan(&mut self, op: &Op<'_>, view: &View, path: &[u8]) -> Result<()> {
+    fn scan(
+        &mut self,
+        op: &Op<'_>,
+        view: &View,
+        path: &[u8],
+        go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut read = 0u64;
+        let mut tell = || {
+            read = read.saturating_add(1);
+            let is_over = read.is_multiple_of(TELL_EVERY) && go_on(read).is_break();
+            if is_over { Err(Error::from(betree::Error::Interrupted)) } else { Ok(()) }
+        };
         let mut plain = Amount::default();
         let mut names: BTreeMap<u64, u32> = BTreeMap::new();
         let mut entries = op.scan_of(view, META, key::subtree(path));
         while let Some((at, bytes)) = next_readable(&mut entries)? {
+            tell()?;
             match Stored::decode(at, bytes) {
                 Ok(Stored::Inode(record)) => plain = plain + Amount::of(&record),
                 Ok(Stored::Redirect(redirect)) => *names.entry(redirect.oid).or_default() += 1,
@@ -152,6 +178,7 @@ impl Measured<'_> {
         let (mut copied, mut removed) = (plain, plain);
         let mut outside = None;
         for (oid, names) in &names {
+            tell()?;
             let record = match stored_object(op, *oid) {
                 Err(Error::Engine(betree::Error::ViewEnded)) => return Err(Error::Uncounted),
                 Err(_) => continue,

@@ -3,6 +3,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::ControlFlow;
 
 use betree::{Batch, Cut};
 
@@ -42,7 +43,21 @@ impl Volume {
     /// [`Error::NotADirectory`]; [`Error::InSnapshot`]; [`Error::LinkedOutside`] if a file in it has a name
     /// outside of it too; [`Error::Uncounted`] if it changes too much to be counted.
     pub fn set_quota(&self, node: InodeId, limits: QuotaLimits) -> Result<()> {
-        self.measured(|measuring| self.limit(node, limits, measuring))
+        self.set_quota_while(node, limits, &mut |_| ControlFlow::Continue(()))
+    }
+
+    /// As [`set_quota`](Volume::set_quota). Calls `go_on` now and then with the number of records that were
+    /// read to count what is there; if it breaks, nothing is set.
+    ///
+    /// # Errors
+    /// As there; [`betree::Error::Interrupted`] by `go_on`.
+    pub fn set_quota_while(
+        &self,
+        node: InodeId,
+        limits: QuotaLimits,
+        go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.measured_while(go_on, |measuring| self.limit(node, limits, measuring))
     }
 
     fn limit(&self, node: InodeId, limits: QuotaLimits, measuring: &Measuring<'_>) -> Result<()> {

@@ -1,15 +1,21 @@
 //! `betrfs kv FILE backup` and `check`: what is done with a whole store.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
 use betree_store::Store;
 use indicatif::ProgressBar;
 
 use super::reading;
+use crate::bar::LateBar;
 use crate::failure::{Failure, Outcome};
 use crate::format::print;
 use crate::size;
+
+/// The templates of the bars.
+const COMPACTING: &str =
+    "compacting [{wide_bar}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}";
+const CHECKING: &str = "checking [{wide_bar}] {pos}/{len} {per_sec} {eta}";
 
 /// Copies a store into a new file.
 pub fn backup(path: &Path, to: &Path) -> Outcome {
@@ -30,7 +36,17 @@ pub fn backup(path: &Path, to: &Path) -> Outcome {
 
 /// Rewrites a range of a dictionary.
 pub fn compact(store: &Store, dict: &str, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Outcome {
-    let done = store.open_dict(dict)?.compact::<&[u8]>(range)?;
+    let dict = store.open_dict(dict)?;
+    // About as much is written.
+    let all_bytes = dict.estimate::<&[u8]>(range)?.stored_bytes;
+    let mut bar = LateBar::new(COMPACTING);
+    bar.tell(0, all_bytes);
+    let done = dict.compact_while::<&[u8]>(range, |done| {
+        bar.tell(done.written_bytes, all_bytes.max(done.written_bytes));
+        ControlFlow::Continue(())
+    });
+    drop(bar);
+    let done = done?;
     store.close()?;
     print(format_args!("wrote {}", size::show(done.written_bytes)))?;
     if done.shared > 0 {
@@ -41,7 +57,11 @@ pub fn compact(store: &Store, dict: &str, range: (Bound<&[u8]>, Bound<&[u8]>)) -
 
 /// Walks through everything in a store.
 pub fn check(path: &Path) -> Outcome {
-    let findings = reading().open(path)?.check()?;
+    let store = reading().open(path)?;
+    let mut bar = LateBar::new(CHECKING);
+    let findings = store.check_telling(&mut |done, all| bar.tell(done, all));
+    drop(bar);
+    let findings = findings?;
     for finding in &findings {
         print(format_args!("{finding}"))?;
     }

@@ -20,8 +20,11 @@ use rustix::io::Errno;
 use super::later::{Entry, Later};
 use super::list::List;
 use super::target::{LINKED, NoDirectory, Target};
+use crate::bar::LateBar;
 use crate::failure::Failure;
 
+/// The template of the bar.
+const COPYING: &str = "copying: {msg} objects, {binary_bytes} {binary_bytes_per_sec}";
 /// Data in a row is written at once up to this size, in bytes.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -46,6 +49,9 @@ pub struct Copy {
     objects: u64,
     owners_left: u64,
     flags_left: u64,
+    bar: LateBar,
+    /// The bytes of data that were copied.
+    data_bytes: u64,
     /// Why nothing more can be copied.
     failure: Option<Failure>,
 }
@@ -144,6 +150,8 @@ impl Copy {
             objects: 0,
             owners_left: 0,
             flags_left: 0,
+            bar: LateBar::new(COPYING),
+            data_bytes: 0,
             failure: None,
         })
     }
@@ -295,11 +303,19 @@ impl Copy {
         Ok(Open::Named(dir, name))
     }
 
+    /// Shows how far it is: how much there is is not known before.
+    fn show(&mut self) {
+        self.bar.tell(self.data_bytes, u64::MAX);
+        self.bar.say(self.objects.to_string());
+    }
+
     fn flush(&mut self) -> Result<(), Failed> {
         if let Some(Current { open: Open::Here(file), .. }) = &self.current
             && !self.buffer.bytes.is_empty()
         {
             file.write_all_at(&self.buffer.bytes, self.buffer.offset)?;
+            self.data_bytes = self.data_bytes.saturating_add(self.buffer.bytes.len() as u64);
+            self.show();
         }
         self.buffer.bytes.clear();
         Ok(())
@@ -377,6 +393,7 @@ impl Destination for Copy {
         let open = self.heard(made, || Lost::Object(object.location.clone()))?;
         let Some(open) = open else { return ControlFlow::Continue(Contents::Unwanted) };
         self.objects += 1;
+        self.show();
         self.current = Some(Current { object: object.clone(), open });
         ControlFlow::Continue(Contents::Wanted)
     }

@@ -14,10 +14,7 @@ use crate::wire::ioctl::{
     restore_of, xflags_of,
 };
 use crate::wire::properties::{GET_PROPERTIES, SET_PROPERTIES, properties_bytes, set_properties_of};
-use crate::wire::quota::{
-    CLEAR_QUOTA, GET_QUOTA, NEXT_QUOTA, NextQuota, PATH_BYTES, QuotaBytes, SET_QUOTA, SetQuota, path_bytes,
-    path_of,
-};
+use crate::wire::quota::{CLEAR_QUOTA, GET_QUOTA, NEXT_QUOTA, NextQuota, QuotaBytes, path_bytes, path_of};
 use crate::wire::recompress::{CHECKPOINT, RECOMPRESS, RecompressBytes};
 use crate::wire::{self, Fsxattr};
 
@@ -55,14 +52,6 @@ impl Dispatch {
                 r.reply_done(server.trim(range, r.caller())?.as_bytes())
             }
             GET_QUOTA => r.reply_done(QuotaBytes::from(server.quota(node)?).as_bytes()),
-            SET_QUOTA => {
-                let (mut set, _) = SetQuota::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
-                let in_the_way = server.set_quota(node, set.quota.limits(), r.caller())?.unwrap_or_default();
-                // As much of it as fits.
-                let path = in_the_way.as_bytes().get(..PATH_BYTES - 1).unwrap_or(in_the_way.as_bytes());
-                set.path = path_bytes(path).ok_or(Errno::NAMETOOLONG)?;
-                r.reply_done(set.as_bytes())
-            }
             CLEAR_QUOTA => {
                 server.clear_quota(node, r.caller())?;
                 r.reply_done(&[])
