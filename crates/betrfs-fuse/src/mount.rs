@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use betree_platform::Platform;
 use betree_std::{FileDevice, OpenError, StdPlatform, TroubleLog, Workers, WorkersOptions, Zstd};
@@ -19,7 +19,7 @@ use crate::closing::Closing;
 use crate::control::Control;
 use crate::metrics_page::metrics_page;
 use crate::metrics_server::MetricsServer;
-use crate::mount_info::{FS_TYPES, MountEntry};
+use crate::mount_info::FS_TYPES;
 use crate::mount_point::{self, Found, MountFlags, MountPointError, OwnMount};
 use crate::mount_settings::{FixedSettings, ReadsNoted};
 use crate::open_device::{open_device, open_device_for_reading, open_device_replacing};

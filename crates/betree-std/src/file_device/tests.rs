@@ -1,4 +1,5 @@
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
 use tempfile::tempdir;
 

@@ -142,6 +142,7 @@ impl Served for Asked {
             Order::Resize(_) => Ok(1),
             Order::MetadataCopies(copies) => Ok((*copies).into()),
             Order::RenewMetadata => Ok(3),
+            Order::Settings(_) => Ok(4),
         }
     }
 
