@@ -1,11 +1,12 @@
 //! Starvation: threads that answer give way to all others ([`crate::sched_idle`]), and must get a CPU all the
 //! same.
 //!
-//! Beside busy programs the kernel lets a thread of the policy SCHED_IDLE run soon when it wakes. But once it
-//! is preempted, which a long request nearly always is, it waits for up to a second, with all locks that it
-//! holds. So a watch looks at the threads every 10 ms. If one is still in the request in which the last look
-//! found it, and wants a CPU, the CPUs are busy: then all threads become ordinary ones. A second after the
-//! last such finding each gives way again, with the next reply that it sends.
+//! Beside busy programs a thread of the policy SCHED_IDLE preempts nobody when it wakes: each request waits
+//! for some milliseconds. Once it is preempted itself, which a long request nearly always is, it waits for up
+//! to a second, with all locks that it holds. So a watch looks at the threads every 10 ms. The CPUs are busy
+//! if one is still in the request in which the last look found it, and wants a CPU; or if the threads waited
+//! long for CPUs in the last 100 ms, in all and for each request. Then all threads become ordinary ones. A
+//! second after the last such finding each gives way again, with the next reply that it sends.
 //!
 //! A request costs two writes to memory of its thread's own; the watch sleeps while there are none.
 
@@ -26,6 +27,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Looks without a starving thread after which threads give way again; looks without a request after which
 /// the watch sleeps until there is one.
 const CALM_LOOKS: u32 = 100;
+
+/// Looks after which the time is added up that threads waited for CPUs.
+const WINDOW_LOOKS: u32 = 10;
+/// The CPUs are busy if threads waited for this long in a window, a quarter of its length,
+const WAIT_MIN: Duration = Duration::from_millis(25);
+/// and for this long for each request: more than twice what a thread saves by giving way on idle CPUs.
+const WAIT_EACH_MIN: Duration = Duration::from_micros(100);
 
 /// The thread runs as SCHED_IDLE.
 const GIVES_WAY: u8 = 0;
@@ -49,6 +57,23 @@ struct Slot {
     /// The number of moments at the last look.
     seen: AtomicU64,
     policy: AtomicU8,
+    /// For the watch alone: what it knew at the end of the last window.
+    window: Mutex<Window>,
+}
+
+/// The use of one thread, or of all, up to a moment or between two.
+#[derive(Clone, Copy, Default)]
+struct Window {
+    moments: u64,
+    waited: Duration,
+}
+
+impl Window {
+    /// Whether threads waited so long for CPUs that these are busy with others.
+    fn is_starving(self) -> bool {
+        let requests = u32::try_from(self.moments.div_ceil(2)).unwrap_or(u32::MAX);
+        self.waited >= WAIT_MIN && self.waited >= WAIT_EACH_MIN.saturating_mul(requests)
+    }
 }
 
 /// Where threads come under a watch.
@@ -93,11 +118,13 @@ impl Watch {
     /// The operating system's.
     pub fn enter(&self) -> io::Result<Watched> {
         set_sched_idle()?;
+        let thread = rustix::thread::gettid();
         let slot = Arc::new(Slot {
-            thread: rustix::thread::gettid(),
+            thread,
             moments: AtomicU64::new(0),
             seen: AtomicU64::new(0),
             policy: AtomicU8::new(GIVES_WAY),
+            window: Mutex::new(Window { moments: 0, waited: waited(thread) }),
         });
         self.shared.threads.lock().push(Arc::clone(&slot));
         Ok(Watched { slot, watch: self.clone() })
@@ -170,6 +197,8 @@ struct Watcher {
     looks_without_request: u32,
     /// Looks since one found a starving thread.
     looks_without_starving: u32,
+    /// Looks since the last window's end.
+    looks_in_window: u32,
 }
 
 impl Watcher {
@@ -192,8 +221,10 @@ impl Watcher {
                 starving.push(slot.thread);
             }
         }
+        self.looks_in_window = self.looks_in_window.saturating_add(1) % WINDOW_LOOKS;
+        let are_busy = self.looks_in_window == 0 && window(&threads).is_starving();
         self.looks_without_request = if is_used { 0 } else { self.looks_without_request.saturating_add(1) };
-        if starving.is_empty() {
+        if starving.is_empty() && !are_busy {
             self.looks_without_starving = self.looks_without_starving.saturating_add(1);
             if self.looks_without_starving == CALM_LOOKS {
                 for slot in &*threads {
@@ -216,6 +247,30 @@ impl Watcher {
     }
 }
 
+/// What the threads did since the last window's end.
+fn window(threads: &[Arc<Slot>]) -> Window {
+    let mut all = Window::default();
+    for slot in threads {
+        let mut last = slot.window.lock();
+        let moments = slot.moments.load(SeqCst);
+        if moments != last.moments {
+            let now = Window { moments, waited: waited(slot.thread) };
+            all.moments = all.moments.saturating_add(moments.wrapping_sub(last.moments));
+            all.waited = all.waited.saturating_add(now.waited.saturating_sub(last.waited));
+            *last = now;
+        }
+    }
+    all
+}
+
+/// The time that a thread of this process has waited for CPUs; nothing on kernels that do not count it.
+fn waited(thread: Pid) -> Duration {
+    let line = std::fs::read_to_string(format!("/proc/self/task/{}/schedstat", thread.as_raw_nonzero()));
+    // The time on CPUs, the time waiting for them, the number of times.
+    let waited = line.ok().and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+    Duration::from_nanos(waited.unwrap_or(0))
+}
+
 /// Whether a thread of this process runs, or waits for a CPU. If it cannot be told, it counts so.
 fn wants_cpu(thread: Pid) -> bool {
     let line = std::fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero()));
@@ -226,6 +281,9 @@ fn wants_cpu(thread: Pid) -> bool {
 #[cfg(test)]
 mod tests {
     use std::hint::spin_loop;
+    use std::time::Instant;
+
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
     use super::*;
     use crate::sched_idle::policy;
@@ -263,8 +321,21 @@ mod tests {
         }
     }
 
+    const REQUEST: fn(&Watched) = |watched| {
+        watched.begins();
+        watched.ends();
+    };
+
+    fn stay_on_first_cpu() {
+        let allowed = sched_getaffinity(None).unwrap();
+        let mut first = CpuSet::new();
+        first.set((0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap());
+        sched_setaffinity(None, &first).unwrap();
+    }
+
+    /// Without requests, whatever the last ones waited.
     fn calm(watcher: &mut Watcher, shared: &Shared) {
-        for _ in 0..CALM_LOOKS {
+        for _ in 0..CALM_LOOKS + WINDOW_LOOKS {
             watcher.look(shared);
         }
     }
@@ -297,13 +368,49 @@ mod tests {
         IS_OVER.store(true, SeqCst);
         assert_eq!(busy.policies.recv().unwrap(), libc::SCHED_OTHER, "not at the next reply");
         calm(&mut watcher, &watch.shared);
-        let request: fn(&Watched) = |watched| {
-            watched.begins();
-            watched.ends();
-        };
         assert_eq!(policy(busy.thread), libc::SCHED_OTHER, "a thread gives way with a reply");
-        assert_eq!(busy.does(request), libc::SCHED_IDLE);
-        assert_eq!(other.does(request), libc::SCHED_IDLE);
+        assert_eq!(busy.does(REQUEST), libc::SCHED_IDLE);
+        assert_eq!(other.does(REQUEST), libc::SCHED_IDLE);
+    }
+
+    /// Beside a busy program each short request waits for a CPU when its thread wakes.
+    #[test]
+    fn threads_that_wait_for_a_cpu_for_each_short_request_compete() {
+        let (watch, _woken) = Watch::new();
+        let mut watcher = Watcher::default();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&is_over);
+        let busy = thread::spawn(move || {
+            stay_on_first_cpu();
+            while !seen.load(SeqCst) {
+                spin_loop();
+            }
+        });
+        let served = Told::new(&watch);
+        served.does(|_| stay_on_first_cpu());
+        let limit = Instant::now() + Duration::from_secs(60);
+        while policy(served.thread) == libc::SCHED_IDLE {
+            assert!(Instant::now() < limit, "its requests wait, and nobody notices");
+            for _ in 0..5 {
+                served.does(REQUEST);
+            }
+            watcher.look(&watch.shared);
+        }
+        is_over.store(true, SeqCst);
+        busy.join().unwrap();
+    }
+
+    #[test]
+    fn cpus_are_busy_if_threads_wait_long_in_all_and_for_each_request() {
+        let window = |requests: u64, waited_ms| Window {
+            moments: 2 * requests,
+            waited: Duration::from_millis(waited_ms),
+        };
+        assert!(window(30, 60).is_starving());
+        assert!(window(1, 25).is_starving());
+        assert!(!window(1, 24).is_starving(), "one request that waited");
+        assert!(!window(1000, 60).is_starving(), "many requests on idle CPUs");
+        assert!(!window(0, 0).is_starving());
     }
 
     #[test]
@@ -328,7 +435,8 @@ mod tests {
         let (watch, _woken) = Watch::new();
         let mut watcher = Watcher::default();
         let thread = Told::new(&watch);
-        for _ in 0..20 {
+        // Less than a window: on busy CPUs they wait.
+        for _ in 0..WINDOW_LOOKS / 2 - 1 {
             thread.does(Watched::begins);
             watcher.look(&watch.shared);
             assert_eq!(thread.does(Watched::ends), libc::SCHED_IDLE);
