@@ -23,6 +23,10 @@ const SEGMENT_BYTES_MAX: usize = 8 << 20;
 /// checkpoint may come first.
 const SHARED_PARTS: usize = 128;
 
+/// While someone syncs, writers wait once this much is pending, in bytes: a sync makes durable what all of
+/// them wrote, and should not take long on a disk that writes some hundred megabytes a second.
+const BESIDE_SYNC_BYTES_MAX: u64 = 4 << 20;
+
 /// The log of an open volume. It has no thread of its own: a caller that needs durability writes and syncs
 /// for all others that wait meanwhile.
 ///
@@ -201,8 +205,9 @@ impl Log {
         self.syncs_under_way.load(Ordering::Acquire) > 0
     }
 
-    /// Waits while someone syncs and so much is pending that records would have to be given up. The caller
-    /// does not sync itself, and holds no lock that a sync or a checkpoint needs.
+    /// Waits while someone syncs and so much is pending that the next sync would take long, or records would
+    /// have to be given up. The caller does not sync itself, and holds no lock that a sync or a checkpoint
+    /// needs.
     pub(crate) fn wait_for_syncs(&self) {
         if !self.has_syncs() {
             return;
@@ -214,7 +219,8 @@ impl Log {
     }
 
     fn is_backed_up(&self, shared: &Shared) -> bool {
-        self.has_syncs() && shared.pending_bytes > self.pending_bytes_max && shared.failure.is_none()
+        let most_bytes = self.pending_bytes_max.min(BESIDE_SYNC_BYTES_MAX);
+        self.has_syncs() && shared.pending_bytes > most_bytes && shared.failure.is_none()
     }
 
     /// Notes the bytes of a record that came.
