@@ -97,7 +97,7 @@ impl Kernel {
             }
         }
         let mut unknown = Request::new(Opcode::Getattr, any);
-        unknown.header.opcode = *rng.pick(&[0, 7, 19, 29, 31, 40, 41, 48, 49, 54, 4096, u32::MAX]);
+        unknown.header.opcode = *rng.pick(&[0, 7, 19, 29, 31, 40, 48, 49, 54, 55, 4096, u32::MAX]);
         all.push(("an unknown opcode", unknown, Some(Errno::NOSYS)));
         let opcode = *rng.pick(Opcode::ALL);
         let bytes = structure_bytes(opcode);
