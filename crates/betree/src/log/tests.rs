@@ -427,6 +427,19 @@ fn more_is_kept_while_syncs_come_often() {
     assert_eq!(log.pending_bytes(), 0, "the last sync was long ago");
 }
 
+/// Beside a sync writers wait long before anything has to be given up, so that it has little to write.
+#[test]
+fn writers_wait_beside_a_sync_before_much_of_theirs_is_pending() {
+    let log = open_with(&device(), &START, 64 << 20).0;
+    let append = |msn: u64| log.append(msn, 1, &Arc::new(vec![7; 1 << 20])).unwrap();
+    (1..=6).for_each(append);
+    assert!(!log.has_too_much_pending(), "nobody syncs");
+    let under_way = log.begin_sync();
+    assert!(log.has_too_much_pending() && log.pending_bytes() >= 6 << 20, "kept, and others wait");
+    drop(under_way);
+    assert!(!log.has_too_much_pending());
+}
+
 /// Random sizes under a small bound, syncs that need checkpoints, checkpoints during which more comes, and
 /// crashes: records reported as durable are replayed, and a replay has no gap.
 #[test]
