@@ -131,6 +131,7 @@ mod run;
 mod scan;
 mod settings;
 mod space;
+mod stall;
 mod stats;
 mod store;
 mod table;

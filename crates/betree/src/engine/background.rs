@@ -12,13 +12,15 @@ use crate::dict::{Dict, DictState};
 use crate::error::Result;
 use crate::memtable::Memtable;
 use crate::node_id::NodeId;
+use crate::stall::Writes;
 use crate::tree::{Drain, FLUSH_NODES, PASSING_FLUSH_NODES, Rebalanced, Tree};
 
 /// How often a drain asks for room before it gives way to a memtable: some flushes, so that it comes to an
 /// end beside any number of writers, and few, so that these do not wait for long.
 const TRIES_IN_A_ROW: usize = 16;
 
-/// Writers wait while a dictionary has this many frozen memtables and its active one is full.
+/// Writers wait while a dictionary has this many frozen memtables and its active one is full; those who write
+/// little wait once it has half as much again.
 const FROZEN_MAX: usize = 2;
 
 impl Engine {
@@ -58,10 +60,12 @@ impl Engine {
     }
 
     /// Whether a writer should wait for memtables to arrive.
-    pub fn is_behind(&self) -> bool {
+    pub fn is_behind(&self, writes: Writes) -> bool {
+        let full_bytes = self.memtable_bytes_max();
+        let bytes_max = writes.bound(full_bytes.saturating_add(full_bytes / 2), full_bytes);
         let is_behind = |dict: &Dict| {
             let state = dict.state.read();
-            state.frozen.len() >= FROZEN_MAX && state.active.is_full(self.memtable_bytes_max())
+            state.frozen.len() >= FROZEN_MAX && state.active.is_full(bytes_max)
         };
         self.filled.load(Ordering::Relaxed) && self.dicts.iter().any(is_behind)
     }

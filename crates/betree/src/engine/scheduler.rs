@@ -67,6 +67,12 @@ impl Scheduler {
         }
     }
 
+    /// Whether threads serve.
+    pub fn has_workers(&self) -> bool {
+        let state = self.state.lock();
+        state.workers > 0 && !state.stop
+    }
+
     /// Makes every [`serve`](Scheduler::serve) return, now and later.
     pub fn stop(&self) {
         self.state.lock().stop = true;

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::events;
 use crate::invariant::{internal, invariant};
 use crate::message::Msn;
+use crate::stall::Writes;
 use crate::transaction::{Footprint, Since};
 
 /// Gives out sequence numbers.
@@ -203,24 +204,31 @@ impl Env {
     }
 
     /// Waits for room in memory and in the log to commit about `bytes`; for callers that take locks of their
-    /// own afterwards. [`commit`](Env::commit) waits in the same way.
+    /// own afterwards. [`commit`](Env::commit) waits in the same way. Who writes little waits later, up to a
+    /// bound of its own.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::NoSpace`] and [`Error::DeviceFull`] if the work that makes room finds
     /// none itself; without threads of the platform, any error of that work.
     pub fn throttle(&self, bytes: usize) -> Result<()> {
-        self.log.wait_for_syncs();
+        let writes = match self.scheduler.has_workers() {
+            true => Writes::of(bytes, self.engine.memtable_bytes_max()),
+            // It will do the work itself.
+            false => Writes::Much,
+        };
+        self.log.wait_for_syncs(writes);
         self.scheduler.throttle(
-            || self.is_crowded(bytes),
+            || self.is_crowded(bytes, writes),
             || self.writable(&self.commit.lock()),
             || self.run_due_work(),
         )
     }
 
-    fn is_crowded(&self, bytes: usize) -> bool {
+    pub(super) fn is_crowded(&self, bytes: usize, writes: Writes) -> bool {
         let cache = &self.engine.store.cache;
-        self.log.is_crowded(bytes as u64)
-            || self.engine.is_behind()
-            || cache.dirty_bytes() > cache.budget_bytes() / 3 * 2
+        let budget_bytes = cache.budget_bytes();
+        self.log.is_crowded(bytes as u64, writes)
+            || self.engine.is_behind(writes)
+            || cache.dirty_bytes() > writes.bound(budget_bytes / 4 * 3, budget_bytes / 3 * 2)
     }
 }

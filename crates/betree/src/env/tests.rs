@@ -9,6 +9,7 @@ use crate::health::Watcher;
 use crate::io::mem::MemDevice;
 use crate::key::KEY_BYTES_MAX;
 use crate::settings::{Geometry, Options};
+use crate::stall::Writes;
 use crate::upsert::Replace;
 
 /// Threads that each found room in the log may together take more than there was.
@@ -60,7 +61,7 @@ fn much_that_comes_during_a_sync_is_made_durable_by_the_log() {
     let before = counts();
     let under_way = env.log.begin_sync();
     put_much();
-    assert!(env.log.has_too_much_pending());
+    assert!(env.log.has_too_much_pending(Writes::Much));
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| env.commit(&noisy(9, 6000)).unwrap());
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -69,7 +70,7 @@ fn much_that_comes_during_a_sync_is_made_durable_by_the_log() {
         waits.join().unwrap();
     });
     drop(under_way);
-    assert!(!env.log.has_too_much_pending());
+    assert!(!env.log.has_too_much_pending(Writes::Much));
     assert_eq!(counts(), (before.0, before.1 + 1), "one write to the log");
 }
 
@@ -125,6 +126,43 @@ fn background_work_passes_over_a_dictionary_that_is_busy() {
     assert_eq!([0, 1, 2].map(frozen), [0, 1, 0]);
     assert!(env.run_due_work().unwrap());
     assert_eq!(frozen(1), 0);
+}
+
+/// Who writes little does not wait where large writers fill all room as soon as there is any.
+#[test]
+fn small_changes_go_past_a_stall_of_large_ones() {
+    let env = env_of(2, 1 << 20);
+    let small = |number: u64| {
+        let mut batch = Batch::new();
+        batch.put(DictId(1), &number.to_be_bytes(), &[7; 64]);
+        batch
+    };
+    std::thread::scope(|scope| {
+        // Does nothing, so that a stall lasts.
+        let worker = scope.spawn(|| env.scheduler.serve(|| false));
+        let fill = scope.spawn(|| (0..1000).try_for_each(|number| env.commit(&noisy(number % 10, 6000))));
+        poll(|| env.is_crowded(6000, Writes::Much));
+        const FEW: u64 = 100;
+        (0..FEW).for_each(|number| env.commit(&small(number)).unwrap());
+        assert!(!fill.is_finished(), "large ones wait");
+        // Not without end.
+        let endless = scope.spawn(|| (FEW..20_000).try_for_each(|number| env.commit(&small(number))));
+        poll(|| env.is_crowded(64, Writes::Little));
+        assert!(!endless.is_finished());
+        env.stop();
+        worker.join().unwrap();
+        fill.join().unwrap().unwrap();
+        endless.join().unwrap().unwrap();
+    });
+}
+
+/// Waits until a condition holds.
+fn poll(holds: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !holds() {
+        assert!(begun.elapsed().as_secs() < 60, "it does not come true");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
 }
 
 /// Bytes that do not compress.

@@ -12,6 +12,7 @@ use crate::format::superblock::LogStart;
 use crate::io::Disk;
 use crate::io::mem::MemDevice;
 use crate::settings::ReplayProgress;
+use crate::stall::Writes;
 
 mod progress;
 mod threads;
@@ -404,16 +405,16 @@ fn more_is_kept_while_syncs_come_often() {
     let append = |msn: u64, bytes: u64| log.append(msn, 1, &Arc::new(vec![7; bytes as usize])).unwrap();
     // Nobody has synced: what is too much is given up, and nobody waits.
     append(1, max + BLOCK);
-    assert!(log.pending_bytes() == 0 && !log.has_too_much_pending());
+    assert!(log.pending_bytes() == 0 && !log.has_too_much_pending(Writes::Much));
     log.keep_again();
     log.forget_before(2);
     let under_way = log.begin_sync();
     append(2, max / 2);
-    assert!(!log.has_too_much_pending());
+    assert!(!log.has_too_much_pending(Writes::Much));
     append(3, max / 2 + BLOCK);
-    assert!(log.pending_bytes() > max && log.has_too_much_pending(), "others wait");
+    assert!(log.pending_bytes() > max && log.has_too_much_pending(Writes::Much), "others wait");
     assert!(log.sync_to(3).unwrap());
-    assert!(!log.has_too_much_pending());
+    assert!(!log.has_too_much_pending(Writes::Much));
     append(4, 2 * max);
     assert_eq!(log.pending_bytes(), 0, "twice as much and more is given up");
     log.keep_again();
@@ -422,7 +423,10 @@ fn more_is_kept_while_syncs_come_often() {
     append(5, max - BLOCK);
     drop(under_way);
     append(6, max / 2);
-    assert!(log.pending_bytes() > max && !log.has_too_much_pending(), "kept, and nobody would end a wait");
+    assert!(
+        log.pending_bytes() > max && !log.has_too_much_pending(Writes::Much),
+        "kept, and nobody would end a wait"
+    );
     append(7, max / 2);
     assert_eq!(log.pending_bytes(), 0, "the last sync was long ago");
 }
@@ -432,12 +436,18 @@ fn more_is_kept_while_syncs_come_often() {
 fn writers_wait_beside_a_sync_before_much_of_theirs_is_pending() {
     let log = open_with(&device(), &START, 64 << 20).0;
     let append = |msn: u64| log.append(msn, 1, &Arc::new(vec![7; 1 << 20])).unwrap();
-    (1..=6).for_each(append);
-    assert!(!log.has_too_much_pending(), "nobody syncs");
+    (1..=5).for_each(append);
+    assert!(!log.has_too_much_pending(Writes::Much), "nobody syncs");
     let under_way = log.begin_sync();
-    assert!(log.has_too_much_pending() && log.pending_bytes() >= 6 << 20, "kept, and others wait");
+    assert!(
+        log.has_too_much_pending(Writes::Much) && log.pending_bytes() >= 5 << 20,
+        "kept, and others wait"
+    );
+    assert!(!log.has_too_much_pending(Writes::Little), "up to half as much again");
+    (6..=7).for_each(append);
+    assert!(log.has_too_much_pending(Writes::Little), "all wait");
     drop(under_way);
-    assert!(!log.has_too_much_pending());
+    assert!(!log.has_too_much_pending(Writes::Little) && !log.has_too_much_pending(Writes::Much));
 }
 
 /// Random sizes under a small bound, syncs that need checkpoints, checkpoints during which more comes, and

@@ -16,6 +16,7 @@ use crate::format::superblock::LogStart;
 use crate::invariant::internal;
 use crate::io::Disk;
 use crate::planted;
+use crate::stall::Writes;
 
 /// A segment gets no further record beyond this size, in bytes.
 const SEGMENT_BYTES_MAX: usize = 8 << 20;
@@ -208,18 +209,19 @@ impl Log {
     /// Waits while someone syncs and so much is pending that the next sync would take long, or records would
     /// have to be given up. The caller does not sync itself, and holds no lock that a sync or a checkpoint
     /// needs.
-    pub(crate) fn wait_for_syncs(&self) {
+    pub(crate) fn wait_for_syncs(&self, writes: Writes) {
         if !self.has_syncs() {
             return;
         }
         let mut shared = self.shared.lock();
-        while self.is_backed_up(&shared) {
+        while self.is_backed_up(&shared, writes) {
             shared = self.turn.wait(shared);
         }
     }
 
-    fn is_backed_up(&self, shared: &Shared) -> bool {
+    fn is_backed_up(&self, shared: &Shared, writes: Writes) -> bool {
         let most_bytes = self.pending_bytes_max.min(BESIDE_SYNC_BYTES_MAX);
+        let most_bytes = writes.bound(most_bytes.saturating_add(most_bytes / 2), most_bytes);
         self.has_syncs() && shared.pending_bytes > most_bytes && shared.failure.is_none()
     }
 
@@ -410,15 +412,17 @@ impl Log {
         shared.ring.used_bytes() + shared.pending_bytes
     }
 
-    /// Whether a record of about `bytes` should wait for room: the log area is three quarters full.
-    pub(crate) fn is_crowded(&self, bytes: u64) -> bool {
-        self.free_beside(&self.shared.lock()) < self.log_area.len / 4 + bytes
+    /// Whether a record of about `bytes` should wait for room: the log area is three quarters full, or seven
+    /// eighths for who writes little.
+    pub(crate) fn is_crowded(&self, bytes: u64, writes: Writes) -> bool {
+        let beside_bytes = writes.bound(self.log_area.len / 8, self.log_area.len / 4);
+        self.free_beside(&self.shared.lock()) < beside_bytes + bytes
     }
 
     /// Whether [`wait_for_syncs`](Log::wait_for_syncs) would wait.
     #[cfg(test)]
-    pub(crate) fn has_too_much_pending(&self) -> bool {
-        self.is_backed_up(&self.shared.lock())
+    pub(crate) fn has_too_much_pending(&self, writes: Writes) -> bool {
+        self.is_backed_up(&self.shared.lock(), writes)
     }
 
     /// The free bytes of the log area. While they are at least half of it, a record of almost a quarter finds
