@@ -14,14 +14,21 @@ const TABLE_AT: usize = 112;
 const TABLE_LEN_AT: usize = 120;
 const TABLE_SUM_AT: usize = 128;
 const SUM_AT: usize = 4088;
-/// Pages and directory: the head, and a slot. In a slot: number of blocks, height, whether it is used.
+/// Pages and directory: the head, and a slot. In a slot: number of blocks, length of the header, height,
+/// whether it is used.
 const HEAD_BYTES: usize = 16;
 const SLOT_BYTES: usize = 40;
 const BLOCKS_AT: usize = 16;
+const HEADER_LEN_AT: usize = 20;
 const HEIGHT_AT: usize = 32;
 const USED_AT: usize = 33;
-/// The dictionary in a node's header.
+/// In a node's header: its checksum, the first byte that has one, the dictionary, the lower bound. In a run's
+/// reference: the codec.
+const HEADER_SUM_AT: usize = 8;
+const CHECKED_FROM: usize = 16;
 const DICT_AT: usize = 52;
+const BOUNDS_AT: usize = 64;
+const CODEC_AT: usize = 12;
 /// The dictionary of contents.
 const DATA: u8 = 1;
 
@@ -34,7 +41,7 @@ fn word(bytes: &[u8], at: usize) -> usize {
 }
 
 /// The newest superblock's place, the directory's and the first page's.
-struct Places {
+pub struct Places {
     superblocks: Vec<usize>,
     directory: usize,
     directory_len: usize,
@@ -43,7 +50,7 @@ struct Places {
 }
 
 impl Places {
-    fn of(volume: &[u8]) -> Places {
+    pub fn of(volume: &[u8]) -> Places {
         let all = (0..4).map(|copy| copy * BLOCK_BYTES);
         let newest = all.clone().map(|at| long(volume, at + GENERATION_AT)).max().unwrap();
         let superblocks: Vec<_> = all.filter(|at| long(volume, at + GENERATION_AT) == newest).collect();
@@ -67,6 +74,24 @@ impl Places {
             volume[at + USED_AT] == 1 && volume[at + HEIGHT_AT] == 0 && volume[header + DICT_AT] == DATA
         };
         slots.filter(is_leaf).collect()
+    }
+
+    /// Gives the first run of a leaf a codec that no version knows, under right checksums.
+    pub fn make_a_leaf_later(&self, volume: &mut [u8]) {
+        let slot = self.leaves(volume)[0];
+        let header = long(volume, slot) * BLOCK_BYTES;
+        let len = word(volume, slot + HEADER_LEN_AT);
+        // Past both bounds, the first key, and the number of runs.
+        let mut at = header + BOUNDS_AT;
+        for _ in 0..2 {
+            at += 5 + word(volume, at + 1);
+        }
+        at += 4 + word(volume, at) + 4;
+        volume[at + CODEC_AT] |= 3;
+        let sum = xxh3_64(&volume[header + CHECKED_FROM..header + len]);
+        volume[header + HEADER_SUM_AT..][..8].copy_from_slice(&sum.to_le_bytes());
+        volume[slot + 8..][..8].copy_from_slice(&sum.to_le_bytes());
+        self.seal(volume);
     }
 
     /// Makes all checksums of the node table fit.

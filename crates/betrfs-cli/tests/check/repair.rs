@@ -1,18 +1,20 @@
 //! The options of `betrfs check` that write, their exit codes, and the documents.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use betree::{Batch, DictId, Env};
 use betree_std::{FileDevice, StdPlatform};
 use betrfs::{OpenMode, OpenOptions, Volume, problem_codes};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Sample, betrfs};
+use super::{Sample, betrfs, claims};
 
 const META: DictId = DictId(0);
 const DATA: DictId = DictId(1);
@@ -118,6 +120,69 @@ fn what_a_later_version_made_is_left_and_a_check_of_it_ends_with_8() {
     }
 }
 
+/// A node of a later version is found by the engine, before any name is looked at.
+#[test]
+fn a_node_of_a_later_version_is_left_whatever_else_is_wrong() {
+    let sample = Sample::new();
+    change(&sample.path, miscount);
+    let mut volume = fs::read(&sample.path).unwrap();
+    claims::Places::of(&volume).make_a_leaf_later(&mut volume);
+    fs::write(&sample.path, &volume).unwrap();
+    for (arguments, code) in [(&[][..], 4), (&["-p", "-f"], 8), (&["-y"], 8)] {
+        let output = betrfs(&[&["check"], arguments].concat(), &sample.path);
+        let (found, told) =
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert!(found.contains("[later-kind]"), "{arguments:?}: {found}");
+        assert!(found.contains("[wrong-entry-counts]"), "{arguments:?}: {found}");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
+        assert!(told.contains("made by a later version of betrfs"), "{arguments:?}: {told}");
+        assert!(fs::read(&sample.path).unwrap() == volume, "{arguments:?} wrote something");
+    }
+}
+
+/// Runs a check with standard input and error at a terminal, types an answer, and returns the exit code and
+/// what the terminal showed.
+fn at_a_terminal(path: &Path, option: &str, answer: &str) -> (Option<i32>, String) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = openpt(flags).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let terminal = ioctl_tiocgptpeer(&master, flags).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_betrfs"));
+    command.args(["check", option]).arg(path).stdout(Stdio::null());
+    command.stdin(terminal.try_clone().unwrap()).stderr(terminal);
+    let mut check = command.spawn().unwrap();
+    // The terminal ends with the last one that has it open.
+    drop(command);
+    let mut master = File::from(master);
+    // It waits there until it is asked for.
+    master.write_all(answer.as_bytes()).unwrap();
+    let (mut shown, mut piece) = (Vec::new(), [0; 4096]);
+    while let Ok(len @ 1..) = master.read(&mut piece) {
+        shown.extend_from_slice(&piece[..len]);
+    }
+    (check.wait().unwrap().code(), String::from_utf8_lossy(&shown).into_owned())
+}
+
+#[test]
+fn on_a_terminal_only_repair_asks_and_only_a_yes_writes() {
+    let (_temp, path) = damaged();
+    let before = fs::read(&path).unwrap();
+    for answer in ["n\n", "\n", "yess\n", "\u{4}"] {
+        let (code, shown) = at_a_terminal(&path, "--repair", answer);
+        assert!(code == Some(4) && shown.contains("write these changes?"), "{answer:?}: {shown}");
+        assert!(fs::read(&path).unwrap() == before, "{answer:?}: something was written");
+    }
+    // Without a question, what takes nothing away.
+    let (code, shown) = at_a_terminal(&path, "-pf", "y\n");
+    assert!(code == Some(5) && !shown.contains("write these changes?"), "{shown}");
+    let (_, left) = run(&path, &[]);
+    assert!(left.contains("[ownerless-data]") && !left.contains("[wrong-entry-counts]"), "{left}");
+    let (code, shown) = at_a_terminal(&path, "--repair", "y\n");
+    assert!(code == Some(1) && shown.contains("write these changes?"), "{shown}");
+    assert_eq!(run(&path, &[]).0, Some(0));
+}
+
 /// A name may have line breaks, and what a terminal obeys.
 #[test]
 fn each_problem_is_one_line_whatever_is_in_names() {
@@ -157,6 +222,9 @@ fn the_document_of_a_repair_has_its_changes_and_what_is_left() {
     assert_eq!((changes.len(), &changes[0]["code"]), (1, &"wrong-entry-counts".into()), "{told:#}");
     assert_eq!(changes[0]["loses"], false);
     assert_eq!(told["repair"]["left"]["problems"][0]["code"], "ownerless-data", "{told:#}");
+    // What is left would take something away.
+    let told = document(&["-p", "-f"]);
+    assert_eq!((&told["repair"]["written"], &told["clean"]), (&false.into(), &false.into()), "{told:#}");
     let told = document(&["-y"]);
     assert_eq!(told["repair"]["changes"][0]["loses"], true, "{told:#}");
     assert_eq!((&told["clean"], &told["schema_version"]), (&false.into(), &1.into()));
