@@ -267,6 +267,8 @@ fn nothing_is_written_where_a_later_version_made_something() {
         let repaired = repair(&disk, &device, mending).unwrap();
         assert!(repaired.generation.is_none() && repaired.mended.is_empty(), "{repaired:#?}");
         assert!(repaired.before.is_of_later_version() && repaired.before.found() > 1, "{repaired:#?}");
+        // Nothing was tried: what is lost beside it must not hide it.
+        assert!(repaired.given_up == 0 && repaired.after == repaired.before, "{repaired:#?}");
         assert!(all(&device) == before, "something was written");
     }
 }

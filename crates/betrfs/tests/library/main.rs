@@ -34,6 +34,7 @@ mod quotas;
 mod recompress;
 mod renames;
 mod repair;
+mod repair_changes;
 mod restore;
 mod scrub;
 mod snapshots;

@@ -10,7 +10,8 @@ use betree_sim::MemDevice;
 use betrfs::{Error, Mending, QuotaLimits, Repair, Volume};
 
 use crate::repair::{
-    META, OIDS_AT, ROOT_KEY, VOLUME_BYTES, VOLUME_KEY, codes, examine, options, pairs, repair, sample, with,
+    CACHE_BYTES, META, OIDS_AT, ROOT_KEY, VOLUME_BYTES, VOLUME_KEY, codes, examine, options, pairs, repair,
+    sample, with,
 };
 use crate::support::*;
 
@@ -52,6 +53,11 @@ fn a_record_that_is_not_there_is_made_again_and_no_number_is_given_twice() {
     let device = with(&sound, |_, batch| batch.delete(META, VOLUME_KEY));
     assert!(matches!(refusal(&device), Some(Error::Damaged { .. })), "{:?}", refusal(&device));
     assert_eq!(codes(&examine(&device)), BTreeSet::from(["no-volume-record"]));
+    let changes = {
+        let mut engine_options = Volume::engine_options(CACHE_BYTES);
+        engine_options.mode = betrfs::OpenMode::ReadOnly;
+        Env::open(device.clone(), engine_options).unwrap().changes_made_max()
+    };
     // It takes away what the record said of later versions.
     let safe = repair(&device, Mending::Safe);
     assert!(safe.generation.is_none() && safe.mended.is_empty(), "{safe:#?}");
@@ -62,6 +68,8 @@ fn a_record_that_is_not_there_is_made_again_and_no_number_is_given_twice() {
     let made = record(&device);
     for at in [IDS_AT, OIDS_AT] {
         assert!(number(&made, at) >= number(&before, at), "{made:?} {before:?}");
+        // Each change may have taken 4096 of them.
+        assert!(number(&made, at) >= changes * 4096, "{made:?}: {changes} changes");
     }
     assert_eq!((number(&made, SCHEMA_AT), number(&made, FEATURES_AT)), (3, 1));
     // Taken back, it is refused again.
