@@ -236,3 +236,33 @@ fn known_damage_of_data_stays_where_names_are_lost_too() {
     };
     assert!(matches!(found, Some(betree::Error::KnownDamage { .. })), "{found:?}");
 }
+
+/// The next opening removes what is left of the file.
+#[test]
+fn known_damage_of_a_file_that_was_unlinked_while_open_goes_too() {
+    let disk = Disk::of_tiny_nodes(32 << 20);
+    let volume = disk.open();
+    let gone = mkfile(&volume, ROOT, "gone").node;
+    volume.write(gone, 0, &noise(1, 200_000)).unwrap();
+    volume.unlink(ROOT, b"gone").unwrap();
+    volume.sync().unwrap();
+    volume.env().checkpoint().unwrap();
+    volume.env().abandon();
+    drop(volume);
+    let leaves = leaves(&disk, DATA.0);
+    let mut lost = 0;
+    for block in leaves {
+        let device = without(&disk, &[block]);
+        let repaired = repair_of(&disk, &device);
+        if repaired.before.found() == 0 {
+            // It was to be freed.
+            continue;
+        }
+        lost += 1;
+        assert!(repaired.generation.is_some() && repaired.after.found() == 0, "{repaired:#?}");
+        Volume::open(device.clone(), disk.options.clone()).unwrap().close().unwrap();
+        let left = Volume::examine(device, disk.options.clone(), &mut |_, _| ()).unwrap();
+        assert_eq!((left.problems, left.known_damage), (vec![], vec![]));
+    }
+    assert!(lost > 3, "{lost}");
+}

@@ -61,7 +61,6 @@ impl Check<'_> {
                 keys_of(own, &Stored::decode(own, bytes).ok()?, &mut owned);
             }
         }
-        owned.extend(self.orphans.iter().map(|own| key::within(key::data(own))));
         self.stopped.is_none().then_some(owned)
     }
 }
