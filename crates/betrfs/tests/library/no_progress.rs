@@ -1,4 +1,5 @@
-//! Repairs that are given up: what they mend uncovers as many problems, or something of a later version.
+//! Repairs that uncover problems. They are given up if as many of the same kinds are left, or something is of
+//! a later version.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use betree::debug::{Inspector, Owner};
 use betree::{Batch, DictId, Env};
 use betree_platform::{BLOCK_BYTES, Device};
 use betree_sim::MemDevice;
-use betrfs::{Mending, Repair, Volume};
+use betrfs::{Mending, Repair, Report, Volume};
 
 use crate::support::*;
 
@@ -18,8 +19,9 @@ fn sample(change: impl FnOnce(&mut Batch)) -> Disk {
     let disk = Disk::of_tiny_nodes(64 << 20);
     let volume = disk.open();
     let dir = mkdir(&volume, ROOT, "d").node;
-    let file = mkfile(&volume, dir, "f").node;
-    volume.write(file, 0, &[1; 10_000]).unwrap();
+    for file in [mkfile(&volume, dir, "f").node, mkfile(&volume, ROOT, "!").node] {
+        volume.write(file, 0, &[1; 10_000]).unwrap();
+    }
     volume.close().unwrap();
     drop(volume);
     let env = Env::open(disk.device.clone(), Volume::engine_options(4 << 20)).unwrap();
@@ -63,11 +65,12 @@ fn repairs_of_interior_nodes(disk: &Disk, dict: DictId) -> Vec<Repair> {
         let repair =
             Volume::repair(device.clone(), &disk.options, Mending::All, &mut |_| true, &mut |_, _| ());
         let repair = repair.unwrap();
-        let may_be_written =
-            repair.after.found() < repair.before.found() && !repair.after.is_of_later_version();
-        assert_eq!(repair.generation.is_some(), may_be_written, "{repair:#?}");
-        assert_eq!(repair.mended.is_empty(), !may_be_written, "{repair:#?}");
-        assert!(may_be_written || bytes(&device) == before, "something was written");
+        let is_written = repair.generation.is_some();
+        let is_tried = !repair.before.is_of_later_version();
+        assert_eq!(repair.mended.is_empty(), !is_written, "{repair:#?}");
+        assert_eq!(repair.given_up > 0, !is_written && is_tried, "{repair:#?}");
+        assert!(is_written || bytes(&device) == before, "something was written");
+        assert!(is_written || !is_fewer(&repair) || repair.after.is_of_later_version(), "{repair:#?}");
         all.push(repair);
     }
     all
@@ -79,17 +82,46 @@ fn bytes(device: &MemDevice) -> Vec<u8> {
     all
 }
 
-/// Below the lost node is a file without one of its blocks, which nothing mends.
+fn is_fewer(repair: &Repair) -> bool {
+    repair.after.found() < repair.before.found()
+}
+
+fn lost_blocks(report: &Report) -> usize {
+    report.problems.iter().filter(|problem| problem.code == "lost-block").count()
+}
+
+/// A block that the file in the directory has, and one of the first file of all. No repair mends its loss.
+const BLOCK: &[u8] = b"\0d\0\0f\0\0\0\0\0\0\0\0\x01";
+const OTHER_BLOCK: &[u8] = b"\0\0!\0\0\0\0\0\0\0\0\x01";
+
+/// Below the lost node is a file without one of its blocks. The volume is better with the repair: the file is
+/// found to be as it was.
 #[test]
-fn a_repair_that_leaves_as_many_problems_as_it_found_is_not_written() {
-    let disk = sample(|batch| batch.delete(DATA, b"\0d\0\0f\0\0\0\0\0\0\0\0\x01"));
+fn a_repair_that_uncovers_problems_of_other_kinds_is_written() {
+    let disk = sample(|batch| batch.delete(DATA, BLOCK));
     let repairs = repairs_of_interior_nodes(&disk, DATA);
     let uncovers = |repair: &Repair| {
-        let had = repair.before.problems.iter().any(|problem| problem.code == "lost-block");
-        let has = repair.after.problems.iter().any(|problem| problem.code == "lost-block");
-        !had && has && repair.given_up > 0
+        lost_blocks(&repair.before) == 0 && lost_blocks(&repair.after) > 0 && !is_fewer(repair)
     };
-    assert!(repairs.iter().any(uncovers), "{repairs:#?}");
+    let uncovering: Vec<_> = repairs.iter().filter(|repair| uncovers(repair)).collect();
+    assert!(!uncovering.is_empty(), "{repairs:#?}");
+    assert!(uncovering.iter().all(|repair| repair.generation.is_some()), "{uncovering:#?}");
+}
+
+/// Beside it is a file of which the same was found before.
+#[test]
+fn a_repair_that_leaves_as_many_problems_of_the_same_kinds_is_not_written() {
+    let disk = sample(|batch| {
+        batch.delete(DATA, BLOCK);
+        batch.delete(DATA, OTHER_BLOCK);
+    });
+    let repairs = repairs_of_interior_nodes(&disk, DATA);
+    let uncovers = |repair: &Repair| {
+        lost_blocks(&repair.before) == 1 && lost_blocks(&repair.after) == 2 && !is_fewer(repair)
+    };
+    let uncovering: Vec<_> = repairs.iter().filter(|repair| uncovers(repair)).collect();
+    assert!(!uncovering.is_empty(), "{repairs:#?}");
+    assert!(uncovering.iter().all(|repair| repair.given_up > 0), "{uncovering:#?}");
 }
 
 /// Below the lost node is a key of a later version.

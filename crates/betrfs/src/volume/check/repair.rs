@@ -1,14 +1,16 @@
 //! The repair of a volume: checks it, and mends in memory what a check knows for sure, until a check finds no
-//! more to mend. Only then, and only if fewer problems are left, one checkpoint is written.
+//! more to mend. Only then, and only if fewer problems are left, but for those that it has uncovered, one
+//! checkpoint is written.
 
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use betree::{Env, FindingCode};
+use betree::{Env, FindingCode, Remedy};
 use betree_platform::Device;
 
+use super::code::problem_codes;
 use super::mends::{Mended, Mending, Mends};
 use super::report::{Findings, Report};
 use super::rounds::{Rounds, in_rounds};
@@ -40,7 +42,8 @@ pub struct Repair {
     /// The changes that a check asks for again once they are made: they mend nothing, which is a mistake of
     /// this program.
     pub in_vain: Vec<Mended>,
-    /// The number of changes that were given up, because with them not fewer problems are left.
+    /// The number of changes that were given up, because with them not fewer problems are left, or something
+    /// of a later version was uncovered.
     pub given_up: usize,
     /// The problems that are left with these changes, and why the volume cannot be opened still, if so.
     pub after: Report,
@@ -52,8 +55,9 @@ impl Volume {
     /// Mends what can be mended without guessing. `consent` gets the problems and all changes, made in memory
     /// alone; if it returns `true` they are written as one checkpoint, so that a crash leaves the volume as
     /// it was or repaired. Nothing is written where there is nothing to mend, where not fewer problems are
-    /// left, or where something is of a later version. [`betree::undo_repair`] takes it back until the next
-    /// opening for changes.
+    /// left, or where something is of a later version. With [`Mending::All`] problems do not count that no
+    /// repair mends, and of whose kinds none was found before: they were hidden behind what is mended.
+    /// [`betree::undo_repair`] takes it back until the next opening for changes.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -143,7 +147,7 @@ impl Volume {
         // Those on the device are looked at, and will be written.
         let rewritten = [FindingCode::BadSuperblock, FindingCode::BadCopy, FindingCode::BadNodeCopy];
         repair.after.problems.retain(|problem| rewritten.iter().all(|code| code.name() != problem.code));
-        if repair.after.found() >= repair.before.found() || repair.after.is_of_later_version() {
+        if !is_progress(&repair, mending) || repair.after.is_of_later_version() {
             repair.given_up = repair.mended.len();
             repair.mended.clear();
         }
@@ -152,6 +156,24 @@ impl Volume {
         }
         Ok(repair)
     }
+}
+
+/// Whether a volume is better with the changes: fewer problems are left. Where the caller agrees to losses,
+/// those do not count that no repair mends and of whose kinds none was found before: they were hidden behind
+/// what is mended.
+fn is_progress(repair: &Repair, mending: Mending) -> bool {
+    let (before, after) = (&repair.before, &repair.after);
+    let is_known = |code: &str| before.problems.iter().any(|problem| problem.code == code);
+    let counted = after.problems.iter().filter(|problem| is_known(problem.code) || is_mended(problem.code));
+    let counted = counted.count() as u64;
+    let are_all_listed = before.problems_more == 0 && after.problems_more == 0;
+    let may_uncover = mending == Mending::All && are_all_listed && repair.in_vain.is_empty();
+    after.found() < before.found() || (may_uncover && counted < before.found())
+}
+
+/// Whether a repair does anything about problems of a kind.
+fn is_mended(code: &str) -> bool {
+    problem_codes().any(|(name, remedy)| name == code && !matches!(remedy, Remedy::Left(_)))
 }
 
 /// Whether what a problem names was taken away by the opening.
@@ -197,4 +219,59 @@ fn look_through(env: &Env, findings: Findings, mends: Option<Mends>) -> Result<S
     let refused = refusal(&op);
     let Scanned { report, mends } = scan(env, op, findings, &[], mends, &mut goes_on)?;
     Ok(Scanned { report: Report { refused, ..report }, mends })
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+
+    use super::super::code::Code;
+    use super::*;
+
+    fn report(codes: &[Code]) -> Report {
+        let mut findings = Findings::default();
+        let places = codes.iter().enumerate();
+        places.for_each(|(number, code)| findings.problem(*code, format!("{number}: {}", code.name())));
+        findings.report(&BTreeMap::new(), None)
+    }
+
+    /// What was found, what is left, whether a safe repair and any repair is progress, and why.
+    type Case = (&'static [Code], &'static [Code], bool, bool, &'static str);
+
+    #[test]
+    fn a_volume_is_better_with_fewer_problems_or_with_others_that_nothing_mends() {
+        use Code::{LostBlock, OwnerlessData, WrongSize};
+        let cases: [Case; 6] = [
+            (&[WrongSize, LostBlock], &[LostBlock], true, true, "fewer"),
+            (&[WrongSize], &[LostBlock, LostBlock], false, true, "uncovered"),
+            (
+                &[WrongSize, LostBlock],
+                &[LostBlock, LostBlock],
+                false,
+                false,
+                "as many of a kind that was found",
+            ),
+            (&[WrongSize], &[WrongSize], false, false, "the same"),
+            (&[WrongSize], &[OwnerlessData], false, false, "of a kind that a repair mends"),
+            (
+                &[LostBlock, LostBlock, WrongSize],
+                &[LostBlock, OwnerlessData],
+                true,
+                true,
+                "fewer, with another",
+            ),
+        ];
+        for (before, after, is_better_safe, is_better, why) in cases {
+            let mut repair = Repair { before: report(before), after: report(after), ..Repair::default() };
+            assert_eq!(is_progress(&repair, Mending::Safe), is_better_safe, "{why}");
+            assert_eq!(is_progress(&repair, Mending::All), is_better, "{why}");
+            let again = Mended { code: WrongSize.name(), loses: false, what: "again".into() };
+            repair.in_vain.push(again);
+            assert_eq!(is_progress(&repair, Mending::All), is_better_safe, "{why}, in vain");
+            repair.in_vain.clear();
+            // Of what is not listed nothing tells the kind.
+            repair.after.problems_more = 3;
+            assert!(!is_progress(&repair, Mending::All), "{why}, and more");
+        }
+    }
 }
