@@ -3,12 +3,14 @@
 //! for more memory than the volume's size.
 
 mod claims;
+mod clones;
 mod findings;
 mod image;
 mod inspect;
 mod repair;
 mod second_copies;
 mod table_claims;
+mod undo;
 mod versions;
 
 use std::format;

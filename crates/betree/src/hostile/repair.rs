@@ -13,6 +13,7 @@ use super::{DICTS, GEOMETRY, fill, open, options, sound};
 use crate::check::{Finding, FindingCode, undo_repair};
 use crate::env::Env;
 use crate::error::Error;
+use crate::format::node::Entries;
 use crate::format::superblock::features::Features;
 use crate::format::table::{decode_page, encode_page};
 use crate::io::mem::MemDevice;
@@ -20,7 +21,7 @@ use crate::key::Cut;
 use crate::settings::{DictId, NodeCopies, OpenMode};
 
 /// The places of dictionary and height in a node's header.
-const DICT_AT: usize = 52;
+pub(super) const DICT_AT: usize = 52;
 const HEIGHT_AT: usize = 53;
 
 /// What a repair writes beside: the second copies of the only page and of the directory.
@@ -130,6 +131,8 @@ fn senseless_segment_ends_the_log(patch: Patch<'_>) {
 fn repair(device: &Arc<MemDevice>) -> u64 {
     let env = open_as(device, OpenMode::Repair);
     let mended = env.mend_references(&mut |_, _| core::ops::ControlFlow::Continue(())).unwrap();
+    let dead: Vec<_> = env.engine.dicts.iter().flat_map(|dict| dict.dead.lock().clone()).collect();
+    assert!(dead.iter().all(|id| env.engine.table.lock().references(*id) == 0), "what lives is never freed");
     assert_eq!(problems(&env), []);
     env.write_repair().unwrap();
     assert!(matches!(env.write_repair(), Err(Error::ReadOnly { .. })), "it is written once");
@@ -225,6 +228,39 @@ fn no_children_are_put_back_while_another_node_lacks_an_edge() {
         }
     }
     assert!(put_back > 1, "{put_back}");
+}
+
+/// An edge that leads to a leaf of another dictionary has lost its child, and that dictionary nothing.
+#[test]
+fn a_node_of_another_dictionary_to_which_an_edge_leads_stays_there() {
+    let mut image = closed();
+    let page = decode_page(0, &image.page_bytes(0)).unwrap();
+    let is_live = |slot: u32| page.entries[slot as usize].references.get() > 0;
+    let pairs_of_other = |env: &Env| {
+        let mut cursor = env.cursor(DictId(1), Cut::LOW, Cut::HIGH);
+        let mut all = Vec::new();
+        while let Some((key, value)) = cursor.next().unwrap() {
+            all.push((key.to_vec(), value.to_vec()));
+        }
+        all
+    };
+    let expected = pairs_of_other(&open_as(&image.device(), OpenMode::ReadOnly));
+    let headers = image.nodes().into_iter().filter(|(slot, ..)| is_live(*slot));
+    let headers: Vec<_> = headers.map(|(slot, ..)| image.header(slot)).collect();
+    let other = headers.iter().find(|header| header.origin.dict == 1 && header.height == 0).unwrap().id;
+    let mut wrong =
+        headers.iter().find(|header| header.origin.dict == 0 && header.height > 0).unwrap().clone();
+    let Entries::Interior(edges) = &mut wrong.entries else { panic!("it is an interior node") };
+    edges.iter_mut().find(|edge| edge.child.is_some()).unwrap().child = Some(other);
+    image.set_header(wrong.id.slot, &wrong);
+    let device = image.device();
+    let env = open_as(&device, OpenMode::Repair);
+    assert!(env.note_damage().unwrap().lost > 0);
+    env.mend_references(&mut |_, _| core::ops::ControlFlow::Continue(())).unwrap();
+    assert_eq!(problems(&env), []);
+    env.write_repair().unwrap();
+    let env = open_as(&device, OpenMode::ReadOnly);
+    assert!(problems(&env).is_empty() && pairs_of_other(&env) == expected);
 }
 
 /// A volume with a node in a free block, as empty as that is, with this number of references.
