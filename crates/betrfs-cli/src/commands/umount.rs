@@ -1,7 +1,7 @@
-//! `betrfs umount`: unmounts a volume and waits until it is closed.
+//! `betrfs umount`: unmounts a volume and waits until it is closed, if that was its last mount.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Read};
+use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use betrfs_fuse::mount_point::FoundMount;
-use betrfs_fuse::{ANSWER_TIME_MAX, Line, MountEntry, NotFrozen, Unheard};
+use betrfs_fuse::{ANSWER_TIME_MAX, Farewell, Line, MountEntry, NotFrozen, Unheard};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 
@@ -20,13 +20,17 @@ use crate::path::absolute;
 
 /// How long to wait for the end of a server that has reported the close of its volume.
 const END_TIME_MAX: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+/// How long a volume that is on no directory here may seem to be mounted before it counts as mounted in
+/// another mount name space: others, as sync(1), may hold a file system for a moment.
+const HELD_TIME_MAX: Duration = Duration::from_secs(1);
 /// Interval between two checks whether a mount is detached.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Unmount a volume; returns when it is closed and clean
 #[derive(clap::Args)]
 #[command(after_help = "\
-With --lazy the mount is detached at once, even if it is in use or its server does not answer; the volume is \
+A volume that is mounted on other directories too, by `mount --bind` or in another mount name space, stays mounted on \
+those: a warning says so, and the last unmount closes it. With --lazy the mount is detached at once, even if it is in use or its server does not answer; the volume is \
 closed when nothing uses it any more. On a terminal it shows what is left to write if that takes more than two seconds. A frozen volume thaws first. Only root and the user who mounted the volume may unmount it.
 
 Examples:
@@ -83,13 +87,21 @@ pub fn run(arguments: &Arguments) -> Outcome {
         Err(why) => return Err(stats::unheard(&dir, &why)),
     };
     // A connection carries one request.
-    thaw(&dir, mount, line)?;
-    let line = Line::open(mount).map_err(|why| stats::unheard(&dir, &why))?;
+    let line = if others(mount)?.is_empty() {
+        thaw(&dir, mount, line)?;
+        Line::open(mount).map_err(|why| stats::unheard(&dir, &why))?
+    } else {
+        line
+    };
     let server =
         line.server().and_then(|pid: Pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
     let farewell = line.farewell(mount).map_err(|why| stats::unheard(&dir, &why))?;
     let shown = show_close(mount);
     found.unmount()?;
+    if let Some(elsewhere) = still_mounted(&farewell, mount)? {
+        warn(&format!("{} is unmounted; its volume stays mounted {elsewhere}", dir.display()));
+        return Ok(());
+    }
     farewell.wait().map_err(|why| {
         let (shown, volume) = (dir.display(), mount.source.display());
         Failure::new(format!(
@@ -105,6 +117,27 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// The other directories of this mount name space that the same volume is mounted on.
+fn others(mount: &MountEntry) -> io::Result<Vec<PathBuf>> {
+    let all = MountEntry::all()?.into_iter();
+    Ok(all.filter(|it| it.device == mount.device && it.id != mount.id).map(|it| it.path).collect())
+}
+
+/// Where a volume is still mounted after an unmount of one of its mounts; `None` if that was the last one.
+fn still_mounted(farewell: &Farewell, mount: &MountEntry) -> io::Result<Option<String>> {
+    let start = Instant::now();
+    while farewell.is_mounted() {
+        if let Some(other) = others(mount)?.first() {
+            return Ok(Some(format!("on {}", other.display())));
+        }
+        if start.elapsed() > HELD_TIME_MAX {
+            return Ok(Some("in another mount name space".to_owned()));
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    Ok(None)
 }
 
 /// Ends a freeze: the unmount would wait for its end.

@@ -158,6 +158,48 @@ fn a_mount_with_another_on_it_is_not_unmounted_and_the_other_is_named() {
     mounted.umount();
 }
 
+/// Unmounts by the command, which must not wait for other mounts of the volume.
+fn umount_in_time(dir: &Path) -> std::process::Output {
+    let mut command = Command::new("timeout");
+    command.args(["30", env!("CARGO_BIN_EXE_betrfs"), "umount"]).arg(dir).output().unwrap()
+}
+
+#[test]
+fn an_unmount_of_one_of_two_mounts_waits_for_nothing_and_names_the_other() {
+    let mounted = Mounted::new();
+    let bound = mounted.dir.with_file_name("bound");
+    fs::create_dir(&bound).unwrap();
+    rustix::mount::mount_bind(&mounted.dir, &bound).unwrap();
+    ok(&betrfs().arg("freeze").arg(&mounted.dir).output().unwrap());
+    let output = umount_in_time(&bound);
+    let _ = rustix::mount::unmount(&bound, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+    ok(&output);
+    assert!(told(&output).contains("stays mounted on"), "{}", told(&output));
+    assert!(told(&output).contains(mounted.dir.to_str().unwrap()), "{}", told(&output));
+    assert_eq!(mounted.stats()["state"]["is"], "frozen", "others go on with what they asked for");
+    mounted.umount();
+    ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
+}
+
+#[test]
+fn an_unmount_does_not_wait_for_another_mount_name_space() {
+    let mounted = Mounted::new();
+    let server = mounted.server();
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--propagation", "private", "sh", "-c", "echo there; read end"]);
+    let mut elsewhere = unshare.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(elsewhere.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let output = umount_in_time(&mounted.dir);
+    ok(&output);
+    assert!(told(&output).contains("in another mount name space"), "{}", told(&output));
+    check_failed(&betrfs().arg("check").arg(&mounted.volume).output().unwrap(), &["in use"]);
+    drop(elsewhere.stdin.take());
+    elsewhere.wait().unwrap();
+    wait_for_end(server);
+    ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
+}
+
 #[test]
 fn a_server_in_the_background_keeps_no_descriptor_of_its_starter() {
     use rustix::fs::{Mode, OFlags};

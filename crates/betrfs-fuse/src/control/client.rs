@@ -176,15 +176,18 @@ pub(super) struct Patient {
 }
 
 impl Patient {
-    /// An error if the server is silent on another connection too.
-    fn still_answers(&self) -> Result<(), Unheard> {
+    /// Another connection to the same server; `None` if it no longer listens: it has sent all, or has died.
+    fn again(&self) -> Option<Line> {
         let until = Instant::now() + ANSWER_TIME_MAX;
         let connections = sockets(&self.mount).into_iter().filter_map(|name| connect(&name).ok());
         let of_server = |peer: UCred| Pid::from_raw(peer.pid.as_raw_pid()) == self.server;
-        let found = connections.into_iter().find(|(_, peer)| of_server(*peer));
-        // It no longer listens: it has sent all, or has died.
-        let Some((socket, _)) = found else { return Ok(()) };
-        let mut line = Line { stream: socket.into(), server: self.server, until };
+        let (socket, _) = connections.into_iter().find(|(_, peer)| of_server(*peer))?;
+        Some(Line { stream: socket.into(), server: self.server, until })
+    }
+
+    /// An error if the server is silent on another connection too.
+    fn still_answers(&self) -> Result<(), Unheard> {
+        let Some(mut line) = self.again() else { return Ok(()) };
         match line.is_live().and_then(|_| line.ping()) {
             Err(silent @ Unheard::Silent { .. }) => Err(silent),
             _ => Ok(()),
@@ -211,6 +214,12 @@ impl Read for Patient {
 pub struct Farewell(Patient);
 
 impl Farewell {
+    /// Whether the file system is mounted still: after an unmount, on another directory or in another mount
+    /// name space. `false` too if the server does not say.
+    pub fn is_mounted(&self) -> bool {
+        self.0.again().is_some_and(|mut line| line.is_live().unwrap_or(false))
+    }
+
     /// Waits for the close while the server answers; `Ok` if it was clean.
     ///
     /// # Errors
