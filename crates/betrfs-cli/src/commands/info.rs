@@ -78,7 +78,8 @@ fn info(path: &Path) -> Result<Option<Info>, Failure> {
     }
     let found = fs::File::from(open).metadata().map_err(failed)?;
     let status = Status::ask(&mount).map_err(|why| stats::unheard(&mount.path, &why))?;
-    let snapshots = if found.is_dir() { count_snapshots(path) } else { None };
+    // In a frozen directory with a name that waits to be made nothing can be looked up.
+    let snapshots = if found.is_dir() && status.state.is != "frozen" { count_snapshots(path) } else { None };
     Ok(Some(Info {
         volume: status.identity.volume.display().to_string(),
         label: status.label,

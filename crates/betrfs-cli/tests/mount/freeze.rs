@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -275,6 +275,25 @@ fn a_freeze_ends_with_its_time_and_is_told_meanwhile() {
     refused(&thaw(&mounted), &["not frozen"]);
     // Told by another thread than the one that lets changes go on.
     wait_until(|| mounted.log().contains("thawed, as the time of the freeze is over"));
+    mounted.umount();
+}
+
+/// The kernel has the directory locked for the change that waits, so that nothing can be looked up in it.
+#[test]
+fn info_shows_a_frozen_directory_in_which_a_change_waits() {
+    let mounted = Mounted::of_size("64M");
+    mounted.mount();
+    ok(&freeze(&mounted, &[]));
+    thread::scope(|scope| {
+        scope.spawn(|| fs::create_dir(mounted.path("late")).unwrap());
+        wait_until(|| state(&mounted).1 == 1);
+        let mut info = Command::new("timeout");
+        let shown = info.args(["20", env!("CARGO_BIN_EXE_betrfs"), "info"]).arg(&mounted.dir).output();
+        ok(&thaw(&mounted));
+        let shown = shown.unwrap();
+        ok(&shown);
+        assert!(String::from_utf8_lossy(&shown.stdout).contains("frozen"));
+    });
     mounted.umount();
 }
 
