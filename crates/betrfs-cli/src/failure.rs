@@ -6,6 +6,8 @@ use std::io::{self, Write};
 
 use rustix::io::Errno;
 
+use crate::plain_text::in_lines;
+
 /// A failure with a sentence for the user: what failed, where, and what to do about it.
 #[derive(Debug)]
 pub struct Failure {
@@ -116,8 +118,13 @@ fn judge(errno: Errno) -> (Kind, &'static str) {
 
 /// Prints a warning on standard error.
 pub fn warn(sentence: &str) {
+    say(&format!("warning: {sentence}"));
+}
+
+/// Prints a sentence on standard error, in which names of files are not obeyed by a terminal.
+pub fn say(sentence: &str) {
     // A failure to print is ignored.
-    let _ = writeln!(std::io::stderr(), "betrfs: warning: {sentence}");
+    let _ = writeln!(std::io::stderr(), "betrfs: {}", in_lines(sentence));
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! Output: text or JSON on standard output.
 
+use std::ffi::OsStr;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 
 use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::plain_text::{in_lines, on_one_line};
 
 /// The forms of output on standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -34,18 +37,27 @@ pub fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     print(serde_json::to_string_pretty(&Versioned { schema_version: SCHEMA_VERSION, document })?)
 }
 
-/// A sentence with names of files, on one line: a name may have line breaks, and what a terminal obeys.
-pub fn on_one_line(sentence: &str) -> String {
-    let mut line = String::with_capacity(sentence.len());
-    for c in sentence.chars() {
-        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
-    }
-    line
+/// Prints one or more lines on standard output; on a terminal nothing in them but line breaks and tabs is
+/// obeyed. A closed pipe is no failure; any other write error is one.
+pub fn print(text: impl Display) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    judged(match out.is_terminal() {
+        true => writeln!(out, "{}", in_lines(&text.to_string())),
+        false => writeln!(out, "{text}"),
+    })
 }
 
-/// Prints one or more lines on standard output. A closed pipe is no failure; any other write error is one.
-pub fn print(text: impl Display) -> Result<(), Failure> {
-    match writeln!(io::stdout().lock(), "{text}") {
+/// Prints a name on a line of its own: for programs byte for byte, on a terminal so that it is one line.
+pub fn print_name(name: &OsStr) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    judged(match out.is_terminal() {
+        true => writeln!(out, "{}", on_one_line(&name.to_string_lossy())),
+        false => out.write_all(name.as_bytes()).and_then(|()| out.write_all(b"\n")),
+    })
+}
+
+fn judged(written: io::Result<()>) -> Result<(), Failure> {
+    match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Failure::new(format!("cannot write to standard output: {error}"))),
         Ok(()) => Ok(()),

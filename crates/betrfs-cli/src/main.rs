@@ -12,6 +12,7 @@ mod memory;
 mod opening;
 mod ownership;
 mod path;
+mod plain_text;
 mod progress;
 #[cfg(test)]
 mod random_input;
@@ -20,7 +21,6 @@ mod size;
 mod span;
 mod tags;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -170,7 +170,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // If standard error is closed, the exit code remains.
-            let _ = writeln!(std::io::stderr(), "betrfs: {failure}");
+            failure::say(&failure.to_string());
             ExitCode::from(codes.of_kind(failure.kind()))
         }
     }

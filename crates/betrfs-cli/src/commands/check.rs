@@ -13,9 +13,10 @@ use signal_hook::consts::SIGINT;
 
 use crate::commands::stats;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::format::{Format, on_one_line, print, print_json};
+use crate::format::{Format, print, print_json};
 use crate::helper::ExitCodes;
 use crate::opening;
+use crate::plain_text::on_one_line;
 use crate::progress::Progress;
 use repair::{Told, Wanted};
 

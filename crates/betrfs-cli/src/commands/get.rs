@@ -15,6 +15,7 @@ use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::path;
+use crate::plain_text::on_one_line;
 
 /// Show the properties of a directory on a mount, and where they are from
 #[derive(clap::Args)]
@@ -84,13 +85,13 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     for Directory { path, properties } in &found.directories {
         if *recursive {
-            print(format_args!("{path}:"))?;
+            print(format_args!("{}:", on_one_line(path)))?;
         }
         for (name, Value { value, source, from }) in properties {
             let source = match (source, from) {
                 (Source::Default, _) => "default".to_owned(),
                 (Source::Local, _) => "local".to_owned(),
-                (Source::Inherited, Some(from)) => format!("inherited from {from}"),
+                (Source::Inherited, Some(from)) => format!("inherited from {}", on_one_line(from)),
                 (Source::Inherited, None) => "inherited from above the mount point".to_owned(),
             };
             print(format_args!("{name:<12} {value:<8} {source}"))?;

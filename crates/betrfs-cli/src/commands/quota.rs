@@ -14,6 +14,7 @@ use crate::commands::{layout, stats};
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::path;
+use crate::plain_text::on_one_line;
 use crate::size;
 
 /// The template of the bar of what is counted: how much there is is not known before.
@@ -211,7 +212,8 @@ fn list(place: &Path, format: Format) -> Outcome {
     print(format_args!("{:>12} {:>12} {:>12} {:>12}  directory", "bytes", "of", "objects", "of"))?;
     quotas.iter().try_for_each(|quota| {
         let ([bytes, objects], used) = (quota.limits(), size::show(quota.used_bytes));
-        print(format_args!("{used:>12} {bytes:>12} {:>12} {objects:>12}  {}", quota.used_objects, quota.path))
+        let path = on_one_line(&quota.path);
+        print(format_args!("{used:>12} {bytes:>12} {:>12} {objects:>12}  {path}", quota.used_objects))
     })
 }
 

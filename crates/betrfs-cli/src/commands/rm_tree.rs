@@ -12,6 +12,7 @@ use betrfs_fuse::{Errno, RemoveTreeError};
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::path::CHANGED;
+use crate::plain_text::on_one_line;
 use crate::{ownership, path};
 
 /// Remove a directory on a mount with everything below it at once, whatever its size
@@ -76,7 +77,8 @@ fn why_held(dir: &Path, held: &Held) -> String {
     };
     let mut text = format!("{count} it; `betrfs rm-tree --snapshots` removes them too:");
     for path in &held.paths {
-        let _ = write!(text, "\n  {}", dir.join(OsStr::from_bytes(path)).display());
+        let held = dir.join(OsStr::from_bytes(path)).display().to_string();
+        let _ = write!(text, "\n  {}", on_one_line(&held));
     }
     if held.count > held.paths.len() {
         text.push_str("\n  ...");

@@ -17,7 +17,8 @@ use serde::Serialize;
 
 use crate::commands::{stats, usage};
 use crate::failure::{Failure, Kind, Outcome};
-use crate::format::{Format, print, print_json};
+use crate::format::{Format, print, print_json, print_name};
+use crate::plain_text::on_one_line;
 use crate::size;
 use crate::{ownership, path};
 use listing::{Snapshot, snapshots};
@@ -195,7 +196,8 @@ fn not_restored(dir: &Path, name: &OsStr, keep_as: &OsStr, error: &RestoreError)
                            (`betrfs snapshot delete`)"
                 .to_owned();
             for path in paths {
-                let _ = write!(why, "\n  {}", dir.join(OsStr::from_bytes(path)).display());
+                let held = dir.join(OsStr::from_bytes(path)).display().to_string();
+                let _ = write!(why, "\n  {}", on_one_line(&held));
             }
             why
         }
@@ -236,7 +238,7 @@ fn list(dir: &Path, long: bool, format: Format) -> Outcome {
     }
     let found = found(dir)?;
     if format == Format::Text && !long {
-        return found.iter().try_for_each(|snapshot| print(snapshot.name.display()));
+        return found.iter().try_for_each(|snapshot| print_name(&snapshot.name));
     }
     let listed = found.iter().map(|Snapshot { name, made }| {
         let usage = usage::usage_of(&dir.join(OsStr::from_bytes(betrfs::SNAPSHOTS_NAME)).join(name))?;
@@ -250,7 +252,7 @@ fn list(dir: &Path, long: bool, format: Format) -> Outcome {
     snapshots.iter().try_for_each(|Listed { name, made, usage }| {
         let made = Zoned::new(*made, TimeZone::system()).strftime("%F %T").to_string();
         let (stored, freed) = (size::show(usage.stored_bytes), size::show(usage.freed_bytes));
-        print(format_args!("{made:<20} {stored:>12} {freed:>12}  {name}"))
+        print(format_args!("{made:<20} {stored:>12} {freed:>12}  {}", on_one_line(name)))
     })
 }
 
@@ -286,7 +288,8 @@ fn prune(dir: &Path, rules: &Rules, prefix: &OsStr, dry_run: bool, format: Forma
             delete(dir, &snapshot.name)?;
         }
         if format == Format::Text {
-            print(format_args!("{} {name}", if dry_run { "would remove" } else { "removed" }))?;
+            let done = if dry_run { "would remove" } else { "removed" };
+            print(format_args!("{done} {}", on_one_line(&name)))?;
         }
         pruned.removed.push(name);
     }

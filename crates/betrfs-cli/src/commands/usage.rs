@@ -8,6 +8,7 @@ use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::path;
+use crate::plain_text::on_one_line;
 use crate::size;
 
 /// Show the space files or directories take, and the space their removal would free
@@ -76,7 +77,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     lines.iter().try_for_each(|Line { path, usage }| {
         let [stored, shared, freed] =
             [usage.stored_bytes, usage.shared_bytes, usage.freed_bytes].map(size::show);
-        print(format_args!("{stored:>12} {shared:>12} {freed:>12}  {path}"))
+        print(format_args!("{stored:>12} {shared:>12} {freed:>12}  {}", on_one_line(path)))
     })
 }
 

@@ -312,3 +312,36 @@ fn a_removal_names_the_snapshots_that_hold_a_tree_or_removes_them() {
     mounted.umount();
     ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
 }
+
+/// Whoever may make snapshots chooses their names, and root lists them.
+#[test]
+fn names_of_snapshots_are_whole_for_programs_and_not_obeyed_by_a_terminal() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let mounted = Mounted::of_size("64M");
+    mounted.mount();
+    let dir = mounted.path("tree");
+    fs::create_dir(&dir).unwrap();
+    let names: [&[u8]; 3] = [b"a\xffb", b"lines\nof it", b"red\x1b[31m"];
+    for name in names {
+        fs::create_dir(dir.join(".betrfs-snapshots").join(OsStr::from_bytes(name))).unwrap();
+    }
+    let output = snapshot("list", &dir, &[]);
+    ok(&output);
+    assert_eq!(output.stdout, [names[0], names[1], names[2], b""].join(&b'\n'));
+    // The same at a terminal, which script(1) makes.
+    let listed = format!("{} snapshot list {}", env!("CARGO_BIN_EXE_betrfs"), dir.display());
+    let output = Command::new("script").args(["-qec", &listed, "/dev/null"]).output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap().replace('\r', "");
+    assert_eq!(shown, "a\u{fffd}b\nlines\\nof it\nred\\u{1b}[31m\n");
+    let output = snapshot("prune", &dir, &["-n", "--keep-last", "1"]);
+    ok(&output);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.lines().all(|line| line.starts_with("would remove ")), "{shown}");
+    assert!(!shown.contains('\u{1b}'), "{shown:?}");
+    let refusal = betrfs().arg("rm-tree").arg(&dir).output().unwrap();
+    refused(&refusal, &["/lines\\nof it", "red\\u{1b}[31m"]);
+    let unknown = snapshot("delete", &dir, &["\u{1b}[2J"]);
+    refused(&unknown, &["\\u{1b}[2J"]);
+    assert!(!told(&refusal).contains('\u{1b}') && !told(&unknown).contains('\u{1b}'));
+}

@@ -12,8 +12,9 @@ use serde::Serialize;
 use super::{Arguments, Document, WAYS_OUT, failed, print_problems};
 use crate::commands::mkfs::before;
 use crate::failure::{Failure, Kind, Outcome};
-use crate::format::{Format, on_one_line, print, print_json};
+use crate::format::{Format, print, print_json};
 use crate::opening;
+use crate::plain_text::on_one_line;
 use crate::progress::Progress;
 
 /// What a check may do about problems.
