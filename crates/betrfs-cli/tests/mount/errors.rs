@@ -119,3 +119,18 @@ fn what_cannot_be_reset_or_told_of_is_refused() {
     ok(&mounted.try_mount(&["-o", "ro"]));
     refused(&run("stats", &mounted.dir, &["--reset-errors"]), &["read-only"]);
 }
+
+/// A command opens the volume for a moment, and meets the damage.
+#[test]
+fn errors_that_a_command_meets_on_a_closed_volume_have_a_time() {
+    let mounted = Mounted::of_size("64M");
+    let volume = fs::OpenOptions::new().write(true).open(&mounted.volume).unwrap();
+    volume.write_all_at(&[0; 4096], 0).unwrap();
+    drop(volume);
+    let began = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    ok(&run("label", &mounted.volume, &["new"]));
+    let errors = document("info", &mounted.volume, &[])["errors"].clone();
+    assert_eq!(errors["checksum"]["count"], 1, "{errors}");
+    let at = errors["checksum"]["last"].as_u64().unwrap();
+    assert!(at >= began && at < began + 100, "{errors}");
+}
