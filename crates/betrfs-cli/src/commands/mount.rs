@@ -6,7 +6,7 @@ mod remount;
 mod signals;
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -162,6 +162,10 @@ pub fn run(arguments: &Arguments, verbose: u8) -> Outcome {
         background::set_allocator()?;
     }
     let path = tags::resolved(&arguments.volume)?;
+    let is_missing = || path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    if options.no_fail && arguments.create.is_none() && is_missing() {
+        return Ok(());
+    }
     let made = match arguments.create {
         Some(size) if !path.exists() => {
             // Checked first, so that no volume is made that cannot be mounted there.

@@ -53,6 +53,24 @@ fn options_of_fstab_and_flags_of_helpers_are_accepted() {
     }
 }
 
+/// `mount -a` at the start of a machine, with a disk that is not there.
+#[test]
+fn a_volume_that_is_not_there_is_no_failure_with_nofail() {
+    let mut mounted = Mounted::unmounted();
+    let volume = std::mem::replace(&mut mounted.volume, mounted.dir.join("missing"));
+    assert_eq!(mount(&mounted, &["-o", "noatime"]).status.code(), Some(32));
+    let output = mount(&mounted, &["-o", "nofail,noatime"]);
+    ok(&output);
+    assert_eq!((told(&output), options_of(&mounted)), (String::new(), String::new()));
+    // What is there and no volume is a failure.
+    fs::write(&mounted.volume, b"text").unwrap();
+    assert_eq!(mount(&mounted, &["-o", "nofail"]).status.code(), Some(32));
+    mounted.volume = volume;
+    ok(&mount(&mounted, &["-o", "nofail"]));
+    assert_ne!(options_of(&mounted), "");
+    mounted.umount();
+}
+
 #[test]
 fn exit_codes_are_those_of_mount_8() {
     let mounted = Mounted::unmounted();

@@ -73,6 +73,7 @@ const CASES: &[(&str, &str, Comes)] = &[
     ("rw", "owner", To("nosuid,nodev", RELATIVE)),
     ("rw", "noauto,nofail,_netdev,x-systemd.automount", To("rw", RELATIVE)),
     ("rw", "loop,user_xattr,iversion,default_permissions,allow_other", To("rw", RELATIVE)),
+    ("rw", "barrier,errors=remount-ro", To("rw", RELATIVE)),
     ("rw", "nonsense", ToNothing("`nonsense`")),
 ];
 

@@ -27,6 +27,8 @@ pub struct Options {
     pub metrics: Option<SocketAddr>,
     /// `remount`: change the options of an existing mount.
     pub remount: bool,
+    /// `nofail`: a volume that is not there is no failure.
+    pub no_fail: bool,
     /// Unknown options.
     pub unknown: Vec<String>,
 }
@@ -54,6 +56,7 @@ impl FromStr for Options {
             discard: None,
             metrics: None,
             remount: false,
+            no_fail: false,
             unknown: Vec::new(),
         };
         for option in text.split(',').filter(|option| !option.is_empty()) {
@@ -69,6 +72,8 @@ impl FromStr for Options {
                 options.user_clones = Some(UserClones::Refused);
             } else if option == "remount" {
                 options.remount = true;
+            } else if option == "nofail" {
+                options.no_fail = true;
             } else if let Some(acls) = acls(option) {
                 options.acls = Some(acls);
             } else if let Some(flags) = flags(option) {
@@ -158,7 +163,6 @@ const PASSED_OVER: &[&str] = &[
     "defaults",
     "auto",
     "noauto",
-    "nofail",
     "_netdev",
     "nouser",
     "nousers",
@@ -176,7 +180,9 @@ const PASSED_OVER: &[&str] = &[
     "silent",
     "loud",
     "user_xattr",
-    "nouser_xattr",
+    // What a failed write does, and what a commit waits for.
+    "errors=remount-ro",
+    "barrier",
     "default_permissions",
     "allow_other",
 ];
@@ -186,7 +192,6 @@ const PASSED_OVER_PREFIXES: &[&str] = &[
     "x-",
     "X-",
     "comment=",
-    "errors=",
     "helper=",
     "uhelper=",
     "user=",
@@ -221,8 +226,8 @@ pub const DESCRIBED: &[(&str, &str)] = &[
     ("sync, dirsync", "Each change, or each change of a directory, is durable when its call returns."),
     (
         "user, users, owner, group",
-        "Users may mount it, by mount(8). They imply `nosuid,nodev`, the first two \
-      `noexec` too.",
+        "Users may mount it, by mount(8), if they may read and write the volume's file or device; the server is theirs \
+      then, and only they and root may unmount it. They imply `nosuid,nodev`, the first two `noexec` too.",
     ),
     (
         "cache_size=SIZE",
@@ -257,9 +262,10 @@ pub const DESCRIBED: &[(&str, &str)] = &[
       a remount to another value of theirs is refused. With `mount -i`, which calls no helper, only the kernel's own \
       options change.",
     ),
-    ("noauto, nofail, _netdev, x-*", "For readers of /etc/fstab; without an effect here."),
+    ("nofail", "If the volume's file or device does not exist, nothing is mounted, and that is no failure."),
+    ("noauto, _netdev, x-*", "For readers of /etc/fstab; without an effect here."),
     (
-        "loop, user_xattr, iversion, default_permissions, allow_other",
+        "loop, user_xattr, barrier, errors=remount-ro, iversion, default_permissions, allow_other",
         "Accepted, and without an effect: it is so \
       in any case, or does not apply.",
     ),
@@ -377,7 +383,10 @@ mod tests {
 
     #[test]
     fn an_unknown_option_is_named() {
-        assert_eq!("ro,compress=zstd".parse::<Options>().unwrap().unknown, ["compress=zstd"]);
+        // Also what would be a wrong promise if it were passed over.
+        for option in ["compress=zstd", "errors=continue", "errors=panic", "nouser_xattr", "nobarrier"] {
+            assert_eq!(format!("ro,{option}").parse::<Options>().unwrap().unknown, [option]);
+        }
         assert!("cache_size=lots".parse::<Options>().is_err());
     }
 }
