@@ -83,7 +83,8 @@ fn pages(program: clap::Command) -> Result<Vec<Page>, Failure> {
 /// Adds the page of a command and those of its commands.
 fn add_pages(command: &clap::Command, pages: &mut Vec<Page>) -> Outcome {
     let shown: Vec<_> = command.get_subcommands().filter(|command| !command.is_hide_set()).collect();
-    pages.push(command_page(command, &shown)?);
+    let page = command_page(command, &shown, pages)?;
+    pages.push(page);
     shown.into_iter().try_for_each(|command| add_pages(command, pages))
 }
 
@@ -92,7 +93,12 @@ fn page_name(command: &clap::Command) -> String {
     command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned()
 }
 
-fn command_page(command: &clap::Command, commands: &[&clap::Command]) -> Result<Page, Failure> {
+/// The page of a command; `above` has those of the commands that it belongs to.
+fn command_page(
+    command: &clap::Command,
+    commands: &[&clap::Command],
+    above: &[Page],
+) -> Result<Page, Failure> {
     let name = page_name(command);
     let man = Man::new(command.clone()).section(COMMANDS);
     let mut text = Vec::new();
@@ -113,13 +119,14 @@ fn command_page(command: &clap::Command, commands: &[&clap::Command]) -> Result<
         }
     }
     let after = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
-    help::sections(&after.unwrap_or_default(), &mut roff);
-    if commands.is_empty() {
+    let after = after.unwrap_or_default();
+    help::sections(&after, &mut roff);
+    if commands.is_empty() && !after.contains(help::EXIT_CODES) {
         exit_status(&name, &mut roff);
     }
     roff.control("SH", ["SEE ALSO"]);
     let mut others = vec![bold("betrfs"), roman(format!("({FORMATS})"))];
-    for other in parents(&name) {
+    for other in parents(&name).filter(|parent| above.iter().any(|page| page.name == *parent)) {
         others.extend([roman(", "), bold(other), roman(format!("({COMMANDS})"))]);
     }
     roff.text(others);
@@ -128,9 +135,10 @@ fn command_page(command: &clap::Command, commands: &[&clap::Command]) -> Result<
     Ok(Page { name, section: COMMANDS, text })
 }
 
-/// The names of the commands that a command belongs to: of `betrfs-kv-load`, `betrfs` and `betrfs-kv`.
+/// The names that a command's name begins with, among them those of the commands that it belongs to: of
+/// `betrfs-kv-load`, `betrfs` and `betrfs-kv`.
 fn parents(name: &str) -> impl Iterator<Item = &str> {
-    name.match_indices('-').map(|(at, _)| &name[..at]).filter(|parent| *parent != "betrfs-rm")
+    name.match_indices('-').map(|(at, _)| &name[..at])
 }
 
 /// The exit codes of a command that tells no others in its help.
@@ -188,6 +196,23 @@ mod tests {
         }
         assert!(!mount.contains("volume_is_open") && !mount.contains("name_space"), "hidden options");
         assert!(text("betrfs", "8").contains(".SH ENVIRONMENT"));
+    }
+
+    #[test]
+    fn each_page_tells_exit_codes_once_and_refers_to_pages_that_exist() {
+        let pages = pages(crate::Arguments::command()).unwrap();
+        let own = |name: &str| pages.iter().any(|page| page.name == name);
+        for page in &pages {
+            let text = String::from_utf8(page.text.clone()).unwrap().replace("\\-", "-");
+            assert!(text.matches(".SH \"EXIT STATUS\"").count() <= 1, "{}", page.name);
+            let (_, others) = text.split_once(".SH \"SEE ALSO\"").unwrap();
+            let names = others.split("\\fB").skip(1).filter_map(|rest| rest.split_once("\\fR"));
+            for (other, _) in names.filter(|(name, _)| name.starts_with("betrfs")) {
+                assert!(own(other), "{} refers to {other}", page.name);
+            }
+        }
+        let rescue = text("betrfs-rescue", "8");
+        assert!(rescue.contains("something is missing"), "{rescue}");
     }
 
     #[test]

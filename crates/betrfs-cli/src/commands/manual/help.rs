@@ -2,6 +2,11 @@
 
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 
+/// The line that begins a help's own list of exit codes.
+pub(super) const EXIT_CODES: &str = "Exit codes:\n";
+/// Lines that are wider than this are no verse: a list of names, each with its meaning.
+const COLUMNS_MAX: usize = 110;
+
 /// Adds the sections of a help text. A line that ends with a colon before lines with an indent begins a
 /// section of its name, whose lines stay as they are; all else is paragraphs.
 pub(super) fn sections(text: &str, roff: &mut Roff) {
@@ -19,7 +24,11 @@ pub(super) fn sections(text: &str, roff: &mut Roff) {
                 let name = name.to_uppercase();
                 roff.control("SH", [if name == "EXIT CODES" { "EXIT STATUS" } else { name.as_str() }]);
                 is_in_notes = false;
-                verbatim(&lines[at..at + block], roff);
+                let block_lines = lines.get(at..at + block).unwrap_or_default();
+                match block_lines.iter().any(|line| line.chars().count() > COLUMNS_MAX) {
+                    true => definitions(block_lines, roff),
+                    false => verbatim(block_lines, roff),
+                }
                 at += block;
             }
             None => {
@@ -41,6 +50,15 @@ pub(super) fn verbatim(lines: &[&str], roff: &mut Roff) {
         roff.text([roman(line.strip_prefix("  ").unwrap_or(line))]);
     }
     roff.control("fi", []);
+}
+
+/// Adds lines that begin with a name, and have its meaning behind two spaces or more.
+fn definitions(lines: &[&str], roff: &mut Roff) {
+    for line in lines {
+        let line = line.trim_start();
+        let (name, meaning) = line.split_once("  ").unwrap_or((line, ""));
+        roff.control("TP", []).text([bold(name)]).text(marked(meaning.trim_start()));
+    }
 }
 
 /// A text in which what stands between backticks is bold.
@@ -68,5 +86,14 @@ mod tests {
             rest = &rest[at + part.len()..];
         }
         assert!(rest.contains("Then: more"), "{text}");
+    }
+
+    #[test]
+    fn long_meanings_of_names_are_paragraphs() {
+        let mut roff = Roff::new();
+        let meaning = "long ".repeat(40);
+        sections(&format!("Values:\n  a    short\n  b    {meaning}"), &mut roff);
+        let text = roff.to_roff();
+        assert!(text.contains(".TP\n\\fBa\\fR\nshort") && text.contains(".TP\n\\fBb\\fR\nlong"), "{text}");
     }
 }
