@@ -146,7 +146,8 @@ fn requests(between: &Between<'_>) -> Vec<String> {
             format!("  {kind:<16}{rate:>12.1}{p50:>10}{p99:>10}{errors:>12.1}")
         })
         .collect();
-    let all: f64 = kinds.iter().map(|(rate, _)| rate).sum();
+    // A sum of nothing is -0.0.
+    let all = kinds.iter().fold(0.0, |all, (rate, _)| all + rate);
     lines.push(format!("  {:<16}{all:>12.1}", "all"));
     lines
 }
@@ -229,5 +230,6 @@ mod tests {
         let now = sample(start, 0, &[], &[], 0);
         let told = lines(&before, &now, Duration::from_secs(2)).join("\n");
         assert!(told.contains("device  0.0 reads/s") && told.contains("amplification - now"), "{told}");
+        assert!(told.contains("  all                      0.0"), "{told}");
     }
 }
