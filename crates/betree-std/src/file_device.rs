@@ -2,6 +2,7 @@
 
 mod locked;
 mod waiting;
+mod write_protected;
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Seek, SeekFrom};
@@ -18,6 +19,7 @@ use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use self::locked::Locked;
+use self::write_protected::is_write_protected;
 use crate::open_error::OpenError;
 use crate::seek_detector::SeekDetector;
 use crate::side_by_side::side_by_side;
@@ -143,6 +145,9 @@ impl FileDevice {
         let kind = found.metadata().map_err(|e| failed("examine", e))?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             return Err(OpenError::WrongKind { path: path.to_owned(), what: name_of(kind) });
+        }
+        if access.writes() && is_write_protected(found) {
+            return Err(OpenError::WriteProtected { path: path.to_owned() });
         }
         let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
         let open = |flags: OFlags| {

@@ -13,7 +13,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// A file of that name exists.
-    #[error("{} exists already: choose another name, or ask for it to be overwritten", path.display())]
+    #[error("{} exists already: choose another name", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
@@ -25,6 +25,12 @@ pub enum OpenError {
         path: PathBuf,
         /// The kind of the existing file.
         what: &'static str,
+    },
+    /// A block device that can only be read.
+    #[error("{} is write-protected: it can only be read, and mounted with `-o ro`", path.display())]
+    WriteProtected {
+        /// The block device.
+        path: PathBuf,
     },
     /// The operating system refused.
     #[error("cannot {doing} {}: {source}{}", path.display(), advice(source))]

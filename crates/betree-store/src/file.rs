@@ -211,6 +211,7 @@ fn refused(path: &Path, error: OpenError) -> Error {
             Error::NoSpace { path, why: source.to_string() }
         }
         OpenError::Io { doing, source, .. } => Error::Io { doing, path, source },
+        OpenError::WriteProtected { .. } => failed("write to", &path, Errno::ROFS.into()),
     }
 }
 

@@ -101,6 +101,7 @@ impl ErrorKind {
             ErrorKind::Device(OpenError::InUse { .. }) => Errno::BUSY,
             ErrorKind::Device(OpenError::Exists { .. }) => Errno::EXIST,
             ErrorKind::Device(OpenError::WrongKind { .. }) => Errno::INVAL,
+            ErrorKind::Device(OpenError::WriteProtected { .. }) => Errno::ROFS,
             ErrorKind::Device(OpenError::Io { source, .. }) | ErrorKind::Threads(source) => {
                 source.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
             }

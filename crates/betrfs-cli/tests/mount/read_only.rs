@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use betree_std::{FileDevice, StdPlatform};
@@ -9,7 +10,7 @@ use betrfs::{FileType, InodeId, NewNode, OpenOptions, Volume};
 use rustix::io::Errno;
 
 use crate::block_device::LoopDevice;
-use crate::mounted::{Mounted, betrfs, ok};
+use crate::mounted::{Mounted, betrfs, ok, refused};
 
 /// Makes a file that is in the log alone: the volume is left as by a crash.
 fn log_file(path: &Path, name: &[u8], contents: &[u8]) {
@@ -39,4 +40,47 @@ fn a_volume_on_a_read_only_device_is_checked_and_mounted_as_by_its_log() {
         mounted.umount();
         assert!(fs::read(&file).unwrap() == before, "{}: something was written", volume.display());
     }
+}
+
+/// A loop device that is set to read-only, which the kernel would keep for the next user of its number.
+struct WriteProtected(LoopDevice);
+
+impl WriteProtected {
+    fn on(image: &Path) -> WriteProtected {
+        let device = WriteProtected(LoopDevice::on(image));
+        ok(&device.set("--setro"));
+        device
+    }
+
+    fn set(&self, option: &str) -> std::process::Output {
+        Command::new("blockdev").arg(option).arg(&self.0.0).output().unwrap()
+    }
+}
+
+impl Drop for WriteProtected {
+    fn drop(&mut self) {
+        let _ = self.set("--setrw");
+    }
+}
+
+/// Some kernels let root open such a device for writing, and refuse the first write.
+#[test]
+fn a_write_protected_device_is_refused_for_changes_by_that_reason() {
+    let mut mounted = Mounted::of_size("64M");
+    let file = mounted.volume.clone();
+    let device = WriteProtected::on(&file);
+    let before = fs::read(&file).unwrap();
+    mounted.volume.clone_from(&device.0.0);
+    refused(&mounted.try_mount(&[]), &["write-protected", "-o ro"]);
+    for arguments in [&["mkfs", "--force"][..], &["label"]] {
+        let mut command = betrfs();
+        command.args(arguments).arg(&device.0.0);
+        if arguments == ["label"] {
+            command.arg("new");
+        }
+        refused(&command.output().unwrap(), &["write-protected"]);
+    }
+    ok(&mounted.try_mount(&["-o", "ro"]));
+    mounted.umount();
+    assert!(fs::read(&file).unwrap() == before);
 }
