@@ -164,7 +164,7 @@ fn main() -> ExitCode {
         Command::Kv(command) => kv::run(command),
         Command::InstallHelpers(command) => install_helpers::run(command),
         Command::Manual(command) => manual::run(command, Arguments::command()),
-        Command::Completions(command) => completions::run(command, Arguments::command()),
+        Command::Completions(command) => completions::run(command, &Arguments::command()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
