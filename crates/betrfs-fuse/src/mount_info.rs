@@ -109,14 +109,22 @@ impl MountEntry {
         self.fs_type == FS_TYPE_BLOCK && told.is_some_and(|told| told.starts_with(b"1"))
     }
 
+    /// The volume's file or block device: of a loop device that the kernel frees with the mount, its file.
+    pub fn volume(&self) -> PathBuf {
+        let file = self.backing_file().filter(|_| self.stands_for_file());
+        file.unwrap_or_else(|| self.source.clone())
+    }
+
     /// Whether it is a mount of this file or block device, or of a loop device on the file.
     pub fn is_of(&self, volume: &Path) -> bool {
-        let backing = || {
-            let name = self.source.strip_prefix("/dev").ok().filter(|name| is_loop(name))?;
-            let told = fs::read(Path::new("/sys/block").join(name).join("loop/backing_file")).ok()?;
-            Some(PathBuf::from(OsString::from_vec(told.strip_suffix(b"\n").unwrap_or(&told).to_vec())))
-        };
-        self.source == volume || backing().is_some_and(|backing| backing == volume)
+        self.source == volume || self.backing_file().is_some_and(|backing| backing == volume)
+    }
+
+    /// The file of its loop device.
+    fn backing_file(&self) -> Option<PathBuf> {
+        let name = self.source.strip_prefix("/dev").ok().filter(|name| is_loop(name))?;
+        let told = fs::read(Path::new("/sys/block").join(name).join("loop/backing_file")).ok()?;
+        Some(PathBuf::from(OsString::from_vec(told.strip_suffix(b"\n").unwrap_or(&told).to_vec())))
     }
 }
 

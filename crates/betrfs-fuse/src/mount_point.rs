@@ -74,7 +74,7 @@ fn judge(path: &Path, mount: &MountEntry, answer: Result<Status, Unheard>) -> Re
     let volume = match answer {
         Err(Unheard::Dead) => return Ok(()),
         Ok(status) => status.identity.volume,
-        Err(_) => mount.source.clone(),
+        Err(_) => mount.volume(),
     };
     Err(MountPointError::Mounted { path: path.to_owned(), volume })
 }

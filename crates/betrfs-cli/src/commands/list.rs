@@ -74,7 +74,7 @@ fn listed(mount: &MountEntry) -> Listed {
             state: status.state.is,
         },
         Err(why) => Listed {
-            volume: mount.source.display().to_string(),
+            volume: mount.volume().display().to_string(),
             dir,
             label: None,
             uuid: None,

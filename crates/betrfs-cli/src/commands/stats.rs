@@ -10,6 +10,7 @@ use betrfs_fuse::{
     DataBytes, Latency, MountEntry, MountSettings, Order, ReadsNoted, ScrubStatus, Status, Unheard,
     VolumeState, metrics_page,
 };
+use rustix::fs::{Mode, OFlags};
 
 use crate::commands::{change, metadata_copies};
 use crate::errors;
@@ -87,13 +88,24 @@ pub fn found_at(dir: &Path) -> Result<FoundMount, Failure> {
     found.filter(|found| found.entry().is_betrfs()).ok_or_else(|| not_mounted(dir))
 }
 
-/// The failure for a directory on which no BetrFS volume is mounted.
-pub fn not_mounted(dir: &Path) -> Failure {
-    Failure::new(format!(
-        "no BetrFS volume is mounted on {}: `findmnt -t {}` lists all mounts",
-        dir.display(),
-        FS_TYPES.join(",")
-    ))
+/// The failure for a path on which no BetrFS volume is mounted, with what was meant as far as that is known.
+pub fn not_mounted(path: &Path) -> Failure {
+    let shown = path.display();
+    let hint = meant(path).unwrap_or_else(|| format!("`findmnt -t {}` lists all mounts", FS_TYPES.join(",")));
+    Failure::new(format!("no BetrFS volume is mounted on {shown}: {hint}"))
+}
+
+/// The mount that a path on it, or its volume, stands for.
+fn meant(path: &Path) -> Option<String> {
+    let path = path.canonicalize().ok()?;
+    if let Some(mount) =
+        MountEntry::all().ok()?.into_iter().find(|mount| mount.is_betrfs() && mount.is_of(&path))
+    {
+        return Some(format!("it is the volume that is mounted on {}", mount.path.display()));
+    }
+    let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mount = MountEntry::of(place).ok().filter(MountEntry::is_betrfs)?;
+    Some(format!("it is on the mount on {}", mount.path.display()))
 }
 
 /// The failure for a server that gave no answer.

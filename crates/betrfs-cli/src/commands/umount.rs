@@ -97,13 +97,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
         line.server().and_then(|pid: Pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
     let farewell = line.farewell(mount).map_err(|why| stats::unheard(&dir, &why))?;
     let shown = show_close(mount);
+    // A loop device goes with the mount.
+    let volume = mount.volume();
     found.unmount()?;
     if let Some(elsewhere) = still_mounted(&farewell, mount)? {
         warn(&format!("{} is unmounted; its volume stays mounted {elsewhere}", dir.display()));
         return Ok(());
     }
     farewell.wait().map_err(|why| {
-        let (shown, volume) = (dir.display(), mount.source.display());
+        let (shown, volume) = (dir.display(), volume.display());
         Failure::new(format!(
             "{shown} is unmounted, but {volume} was not closed cleanly: {why}; run `betrfs check`"
         ))

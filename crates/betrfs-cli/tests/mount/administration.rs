@@ -164,7 +164,13 @@ fn list_info_doctor_and_df_tell_of_a_mount() {
     assert!(said(&run("info", &mounted.path("dir"), &[])).contains("snapshots  1\n"));
     refused(&run("info", Path::new("/proc/self"), &[]), &["no BetrFS mount"]);
     refused(&run("info", &mounted.path("no"), &[]), &["No such file"]);
-    refused(&run("df", &mounted.path("dir"), &[]), &["no BetrFS volume is mounted on"]);
+    let on_mount = format!("it is on the mount on {dir}");
+    for command in ["df", "trim"] {
+        let output = run(command, &mounted.path("dir"), &[]);
+        refused(&output, &["no BetrFS volume is mounted on", &on_mount]);
+    }
+    let mounted_on = format!("it is the volume that is mounted on {dir}");
+    refused(&run("umount", &mounted.volume, &[]), &["no BetrFS volume is mounted on", &mounted_on]);
 
     let doctor: Value =
         serde_json::from_str(&said(&betrfs().args(["doctor", "--format", "json"]).output().unwrap()))
