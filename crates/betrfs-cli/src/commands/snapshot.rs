@@ -314,7 +314,19 @@ fn checked(name: &OsStr) -> Result<&OsStr, Failure> {
 }
 
 fn refused(doing: &str, dir: &Path, error: &io::Error) -> Failure {
-    Failure::new(format!("cannot {doing} {}: {}", dir.display(), why(error)))
+    let is_missing = error.raw_os_error().map(Errno::from_raw_os_error) == Some(Errno::NOENT);
+    let why = match is_missing && dir.is_dir() {
+        true if is_in_snapshot(dir) => "it is in a snapshot, and has no snapshots of its own".to_owned(),
+        true => "it has no snapshot of that name".to_owned(),
+        false => why(error),
+    };
+    Failure::new(format!("cannot {doing} {}: {why}", dir.display()))
+}
+
+/// Whether a directory is a snapshot, is in one, or has those of another.
+fn is_in_snapshot(dir: &Path) -> bool {
+    let snapshots = Component::Normal(OsStr::from_bytes(betrfs::SNAPSHOTS_NAME));
+    dir.canonicalize().is_ok_and(|dir| dir.components().any(|component| component == snapshots))
 }
 
 fn why(error: &io::Error) -> String {

@@ -48,6 +48,10 @@ fn snapshots_are_taken_listed_read_and_deleted() {
     assert_eq!(names(&dir), Vec::<String>::new());
     assert_eq!(names(&dir.join(".betrfs-snapshots/one")), ["inner"]);
     refused(&snapshot("create", &dir, &["one"]), &["a snapshot with that name exists"]);
+    refused(&snapshot("delete", &dir, &["none"]), &["it has no snapshot of that name"]);
+    let inside = dir.join(".betrfs-snapshots/one");
+    refused(&snapshot("create", &inside, &["three"]), &["it is in a snapshot"]);
+    refused(&snapshot("list", &inside, &[]), &["it is in a snapshot"]);
     // The snapshots stay when the directory is renamed, and after a remount.
     fs::rename(&dir, mounted.path("moved")).unwrap();
     let dir = mounted.path("moved");
@@ -211,7 +215,7 @@ fn the_command_refuses_paths_that_are_no_directories_of_a_mount() {
         refused(&snapshot(action, &mounted.path("file"), name), &["no directory"]);
         refused(&snapshot(action, &mounted.path("none"), name), &["No such file"]);
     }
-    refused(&snapshot("delete", &mounted.dir, &["none"]), &["No such file"]);
+    refused(&snapshot("delete", &mounted.dir, &["none"]), &["it has no snapshot of that name"]);
     assert!(elsewhere.path().join(".betrfs-snapshots/s").is_dir());
 }
 
