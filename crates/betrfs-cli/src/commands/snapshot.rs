@@ -5,6 +5,7 @@ mod retention;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -218,9 +219,18 @@ fn not_restored(dir: &Path, name: &OsStr, keep_as: &OsStr, error: &RestoreError)
 }
 
 fn delete(dir: &Path, name: &OsStr) -> Outcome {
-    let removed = betrfs_fuse::open_snapshots(dir)
-        .and_then(|snapshots| Ok(rustix::fs::unlinkat(snapshots, name, AtFlags::REMOVEDIR)?));
-    removed.map_err(|error| refused(&format!("delete the snapshot {} of", name.display()), dir, &error))
+    let refused = |error| not_deleted(dir, name, &error);
+    delete_in(&betrfs_fuse::open_snapshots(dir).map_err(refused)?, dir, name)
+}
+
+/// Deletes a snapshot of a directory, given the opened directory of its snapshots.
+fn delete_in(snapshots: &File, dir: &Path, name: &OsStr) -> Outcome {
+    let removed = rustix::fs::unlinkat(snapshots, name, AtFlags::REMOVEDIR);
+    removed.map_err(|error| not_deleted(dir, name, &error.into()))
+}
+
+fn not_deleted(dir: &Path, name: &OsStr, error: &io::Error) -> Failure {
+    refused(&format!("delete the snapshot {} of", name.display()), dir, error)
 }
 
 #[derive(Serialize)]
@@ -236,7 +246,7 @@ fn list(dir: &Path, long: bool, format: Format) -> Outcome {
     struct List {
         snapshots: Vec<Listed>,
     }
-    let found = found(dir)?;
+    let (_, found) = found(dir)?;
     if format == Format::Text && !long {
         return found.iter().try_for_each(|snapshot| print_name(&snapshot.name));
     }
@@ -273,7 +283,8 @@ fn prune(dir: &Path, rules: &Rules, prefix: &OsStr, dry_run: bool, format: Forma
         let why = "give a rule that keeps some, as in --keep-daily 7: without one all snapshots would go";
         return Err(Failure::of(Kind::Usage, why));
     }
-    let mut found = found(dir)?;
+    // What is listed is deleted, whatever becomes of the directory's name meanwhile.
+    let (opened, mut found) = found(dir)?;
     found.retain(|snapshot| snapshot.name.as_encoded_bytes().starts_with(prefix.as_encoded_bytes()));
     found.sort_by(|one, other| other.made.cmp(&one.made).then(other.name.cmp(&one.name)));
     let made: Vec<Timestamp> = found.iter().map(|snapshot| snapshot.made).collect();
@@ -285,7 +296,7 @@ fn prune(dir: &Path, rules: &Rules, prefix: &OsStr, dry_run: bool, format: Forma
             continue;
         }
         if !dry_run {
-            delete(dir, &snapshot.name)?;
+            delete_in(&opened, dir, &snapshot.name)?;
         }
         if format == Format::Text {
             let done = if dry_run { "would remove" } else { "removed" };
@@ -296,9 +307,14 @@ fn prune(dir: &Path, rules: &Rules, prefix: &OsStr, dry_run: bool, format: Forma
     if format == Format::Json { print_json(&pruned) } else { Ok(()) }
 }
 
-fn found(dir: &Path) -> Result<Vec<Snapshot>, Failure> {
+/// Opens the directory of a directory's snapshots, and lists these.
+fn found(dir: &Path) -> Result<(File, Vec<Snapshot>), Failure> {
     stats::approach(dir)?;
-    snapshots(dir).map_err(|error| refused("list the snapshots of", dir, &error))
+    let found = betrfs_fuse::open_snapshots(dir).and_then(|opened| {
+        let found = snapshots(&opened)?;
+        Ok((opened, found))
+    });
+    found.map_err(|error| refused("list the snapshots of", dir, &error))
 }
 
 /// Checks a snapshot's name: a path would lead elsewhere.

@@ -92,7 +92,8 @@ fn entries(dir: &Path, device: u64, levels: u32) -> Result<Vec<Place>, Failure> 
         return Ok(places);
     }
     // There are none where they cannot be listed, as in a snapshot.
-    for snapshot in snapshots(dir).unwrap_or_default() {
+    let found = betrfs_fuse::open_snapshots(dir).and_then(|opened| snapshots(&opened));
+    for snapshot in found.unwrap_or_default() {
         let path = dir.join(OsStr::from_bytes(betrfs::SNAPSHOTS_NAME)).join(&snapshot.name);
         let made = Some(snapshot.made);
         places.extend(place(&path, &snapshot.name, Kind::Snapshot, made, (device, levels - 1))?);

@@ -1,9 +1,9 @@
 //! The snapshots of a directory, with the times of their making.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use jiff::Timestamp;
 use rustix::fs::{AtFlags, StatxFlags};
@@ -16,17 +16,16 @@ pub struct Snapshot {
     pub made: Timestamp,
 }
 
-/// All snapshots of a directory, in the order of their names.
-pub fn snapshots(dir: &Path) -> io::Result<Vec<Snapshot>> {
-    let snapshots = betrfs_fuse::open_snapshots(dir)?;
+/// All snapshots in the opened directory that holds them, in the order of their names.
+pub fn snapshots(snapshots: &File) -> io::Result<Vec<Snapshot>> {
     let mut found = Vec::new();
-    for entry in rustix::fs::Dir::read_from(&snapshots)? {
+    for entry in rustix::fs::Dir::read_from(snapshots)? {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
         if name == "." || name == ".." {
             continue;
         }
-        let stat = match rustix::fs::statx(&snapshots, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME) {
+        let stat = match rustix::fs::statx(snapshots, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME) {
             // Another has removed it since.
             Err(rustix::io::Errno::NOENT) => continue,
             stat => stat?,
