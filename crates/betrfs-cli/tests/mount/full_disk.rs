@@ -96,3 +96,21 @@ fn a_rescue_to_a_full_disk_says_how_far_it_has_come() {
     let words = [target.to_str().unwrap(), "No space left on device", "objects are there so far"];
     refused(&told, &words);
 }
+
+#[test]
+fn deletes_and_a_trim_give_a_full_disk_room_again() {
+    let mut mounted = Mounted::of_size("256M");
+    let disk = Disk::of_size(mounted.volume.with_file_name("disk"), "48M");
+    let volume = disk.0.join("volume");
+    let mut copy = Command::new("cp");
+    ok(&copy.arg("--sparse=always").args([&mounted.volume, &volume]).output().unwrap());
+    mounted.volume = volume;
+    mounted.mount();
+    let durable = (0..200).find(|number| write_durably(&mounted, *number).is_err()).unwrap();
+    (1..=durable).for_each(|number| fs::remove_file(mounted.path(format!("f{number}"))).unwrap());
+    ok(&betrfs().arg("trim").arg(&mounted.dir).output().unwrap());
+    (1..durable / 2).for_each(|number| write_durably(&mounted, number).unwrap());
+    assert!(fs::read(mounted.path("f0")).unwrap() == contents(0));
+    mounted.umount();
+    ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
+}
