@@ -156,7 +156,8 @@ fn a_count_for_a_quota_shows_how_far_it_is_and_ends_with_its_command() {
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
     let set = ["quota".as_ref(), "set".as_ref(), dir.as_os_str(), "1G".as_ref()];
-    bed.disk.set_manner(SLOW);
+    // The count is far from its end when it is shown.
+    bed.disk.set_manner(Manner::ReadsSlowly);
     let (master, mut child) = begun_at_a_terminal(&set);
     let mut master = fs::File::from(master);
     let mut shown = Vec::new();
