@@ -156,8 +156,7 @@ fn a_count_for_a_quota_shows_how_far_it_is_and_ends_with_its_command() {
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
     let set = ["quota".as_ref(), "set".as_ref(), dir.as_os_str(), "1G".as_ref()];
-    // The count is far from its end when it is shown.
-    bed.disk.set_manner(Manner::ReadsSlowly);
+    bed.disk.set_manner(SLOW);
     let (master, mut child) = begun_at_a_terminal(&set);
     let mut master = fs::File::from(master);
     let mut shown = Vec::new();

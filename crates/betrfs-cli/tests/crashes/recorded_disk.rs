@@ -28,7 +28,6 @@ const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 const SLOW_WRITE: Duration = Duration::from_millis(300);
 const SLOW_READ_OF_1_MIB: Duration = Duration::from_millis(230);
-const SLOW_READ: Duration = Duration::from_millis(1000);
 const SLOW_DISCARD: Duration = Duration::from_millis(500);
 /// Threads that answer requests: the server writes with several.
 const THREADS: usize = 2;
@@ -52,8 +51,6 @@ pub enum Manner {
     DiscardsSlowly,
     /// Every read of what stands before this byte takes [`SLOW_READ_OF_1_MIB`] for each MiB.
     ReadsSlowlyBefore(u64),
-    /// Every read takes [`SLOW_READ`], however short it is.
-    ReadsSlowly,
 }
 
 struct Recording {
@@ -161,9 +158,6 @@ impl Server {
         let manner = self.recording.lock().manner;
         if matches!(manner, Manner::ReadsSlowlyBefore(end) if offset < end) {
             std::thread::sleep(SLOW_READ_OF_1_MIB * (size >> 10) / 1024);
-        }
-        if manner == Manner::ReadsSlowly {
-            std::thread::sleep(SLOW_READ);
         }
         let recording = self.recording.lock();
         if recording.manner == Manner::FailsReads {
