@@ -225,7 +225,7 @@ impl Tree<'_> {
             let references = self.table.lock().references(id) as usize;
             if child.height == 0 && references > 1 {
                 let (lo, hi) = edge.shown();
-                let shown_bytes = child.whole_bytes_within(&lo, &hi);
+                let shown_bytes = child.content_bytes_within(&lo, &hi);
                 if shown_bytes.saturating_mul(references) > child.content_bytes() {
                     continue;
                 }
