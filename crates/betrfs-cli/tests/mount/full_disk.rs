@@ -40,6 +40,18 @@ fn contents(number: u64) -> Vec<u8> {
     seeded::bytes(number, 0, FILE_BYTES)
 }
 
+/// A volume of 256 MiB in a sparse file on a disk of 48.
+fn mounted_on_a_small_disk() -> (Mounted, Disk) {
+    let mut mounted = Mounted::of_size("256M");
+    let disk = Disk::of_size(mounted.volume.with_file_name("disk"), "48M");
+    let volume = disk.0.join("volume");
+    let mut copy = Command::new("cp");
+    ok(&copy.arg("--sparse=always").args([&mounted.volume, &volume]).output().unwrap());
+    mounted.volume = volume;
+    mounted.mount();
+    (mounted, disk)
+}
+
 fn write_durably(mounted: &Mounted, number: u64) -> io::Result<()> {
     let mut file = File::create(mounted.path(format!("f{number}")))?;
     file.write_all(&contents(number))?;
@@ -48,13 +60,7 @@ fn write_durably(mounted: &Mounted, number: u64) -> io::Result<()> {
 
 #[test]
 fn a_full_disk_below_the_volume_is_reported_and_changes_resume_once_it_has_room() {
-    let mut mounted = Mounted::of_size("256M");
-    let disk = Disk::of_size(mounted.volume.with_file_name("disk"), "48M");
-    let volume = disk.0.join("volume");
-    let mut copy = Command::new("cp");
-    ok(&copy.arg("--sparse=always").args([&mounted.volume, &volume]).output().unwrap());
-    mounted.volume = volume;
-    mounted.mount();
+    let (mounted, disk) = mounted_on_a_small_disk();
     assert_eq!(mounted.stats()["state"]["is"], "writable");
 
     let failed = (0..200).find_map(|number| Some((number, write_durably(&mounted, number).err()?)));
@@ -99,13 +105,7 @@ fn a_rescue_to_a_full_disk_says_how_far_it_has_come() {
 
 #[test]
 fn deletes_and_a_trim_give_a_full_disk_room_again() {
-    let mut mounted = Mounted::of_size("256M");
-    let disk = Disk::of_size(mounted.volume.with_file_name("disk"), "48M");
-    let volume = disk.0.join("volume");
-    let mut copy = Command::new("cp");
-    ok(&copy.arg("--sparse=always").args([&mounted.volume, &volume]).output().unwrap());
-    mounted.volume = volume;
-    mounted.mount();
+    let (mounted, _disk) = mounted_on_a_small_disk();
     let durable = (0..200).find(|number| write_durably(&mounted, *number).is_err()).unwrap();
     (1..=durable).for_each(|number| fs::remove_file(mounted.path(format!("f{number}"))).unwrap());
     ok(&betrfs().arg("trim").arg(&mounted.dir).output().unwrap());
