@@ -23,11 +23,10 @@ const CLONE_TIME_MAX: Duration = Duration::from_secs(1);
 /// Limit of the space for each change: most of its leaf and the path to the leaf are no longer shared.
 const CHANGE_SPACE_BYTES_MAX: u64 = 256 << 10;
 
-/// The used space of a mount after a sync.
+/// The used space of a mount once deletes are carried out. By itself the server does that in batches, so that
+/// a sync alone leaves as much to do as happens to be in the last one.
 fn used_bytes(mounted: &Mounted) -> u64 {
-    let root = fs::File::open(&mounted.dir).unwrap();
-    rustix::fs::syncfs(&root).unwrap();
-    root.sync_all().unwrap();
+    quietly(betrfs().arg("trim").arg(&mounted.dir));
     let room = rustix::fs::statvfs(&mounted.dir).unwrap();
     (room.f_blocks - room.f_bfree) * room.f_frsize
 }
@@ -108,7 +107,7 @@ fn a_hundred_clones_of_a_tree_change_apart_and_their_space_is_freed() {
     for clone in 0..CLONES {
         apply(&mounted.path(format!("clone{clone}")), &changes(clone, &files));
     }
-    let changed = used_bytes(&mounted) - cloned;
+    let changed = used_bytes(&mounted).saturating_sub(cloned);
     lap("changed");
     println!("{} bytes a change", changed / (CLONES * CHANGES) as u64);
     assert!(changed < (CLONES * CHANGES) as u64 * CHANGE_SPACE_BYTES_MAX, "{changed} bytes");
@@ -134,7 +133,7 @@ fn a_hundred_clones_of_a_tree_change_apart_and_their_space_is_freed() {
     lap("removed");
     let left = used_bytes(&mounted);
     println!("{before} bytes used before, {left} after");
-    assert!(left < before + before / 20, "{before} bytes used before, {left} after");
+    assert!(left < before + before / 50, "{before} bytes used before, {left} after");
     assert_same(&pristine, &tree);
     mounted.umount();
     check_is_clean(&mounted.volume);
