@@ -142,6 +142,18 @@ impl Node {
         }
     }
 
+    /// The bytes of a leaf's pieces that a window shows whole, before compression.
+    pub fn whole_bytes_within(&self, lo: &Cut, hi: &Cut) -> usize {
+        let basements = self.basements();
+        let ends =
+            basements.iter().skip(1).map(|next| Cut::before(next.first.as_slice())).chain([self.hi.clone()]);
+        let is_first = |at: usize| at == 0 && *lo == self.lo;
+        let shown = basements.iter().zip(ends).enumerate().filter(|(at, (basement, end))| {
+            (is_first(*at) || *lo <= Cut::before(basement.first.as_slice())) && *end <= *hi
+        });
+        shown.map(|(_, (basement, _))| basement.piece.raw_bytes()).sum()
+    }
+
     /// An upper bound of the key lengths in and below an interior node, by its edges, in its own coordinates,
     /// in bytes.
     pub fn longest_key(&self) -> u32 {

@@ -62,11 +62,13 @@ impl Tree<'_> {
         while let Some(id) = path.last().copied() {
             let node = self.node(id)?;
             let eager = drains && !drain.emptied.contains(&id);
-            let pressures = node.edges().iter().map(|edge| self.pressure_bytes(edge));
-            let over = pressures.clone().fold(0, usize::saturating_add) > self.geometry.node_bytes as usize;
-            let fullest = pressures.enumerate().max_by_key(|(_, bytes)| *bytes);
-            let fullest = fullest.filter(|(_, bytes)| *bytes > 0).map(|(index, _)| index);
-            let wanted = fullest.filter(|_| over || eager);
+            let pressures = node.edges().iter().map(|edge| (edge, self.pressure_bytes(edge)));
+            let all_bytes = pressures.clone().map(|(_, bytes)| bytes).fold(0, usize::saturating_add);
+            let over = all_bytes > self.geometry.node_bytes as usize;
+            let flushable = pressures
+                .enumerate()
+                .filter(|(_, (edge, bytes))| *bytes > 0 && (over || eager && self.may_free(edge)));
+            let wanted = flushable.max_by_key(|(_, (_, bytes))| *bytes).map(|(index, _)| index);
             // Values that messages in a leaf replace take space where space is short.
             let wants_fold = eager && !self.store.may_keep_blocks() && has_messages(&node);
             let has_more = wanted.is_some() || wants_fold || eager && !rebalanced.cut_short;
@@ -203,17 +205,32 @@ impl Tree<'_> {
         Ok(())
     }
 
+    /// Whether a flush of an edge's messages may free space. Pairs for a node that others name too free
+    /// nothing, and would cost a copy of it.
+    fn may_free(&self, edge: &Edge) -> bool {
+        edge.pending_ranges() > 0 || edge.child.is_none_or(|child| self.is_private(child))
+    }
+
     /// Materializes the first edge of a node that shows only a part of its child: mostly, that edge alone
     /// keeps the hidden part, and all below it, from being freed. `false` if there is no such edge.
     ///
-    /// A child with other references is materialized too, although it frees nothing as long as they last:
-    /// that costs some hundred bytes for each clone, once, while a remaining window would have to be looked
-    /// at again whenever one of the others goes.
+    /// An interior child with other references is materialized too, although it frees nothing as long as they
+    /// last: that costs some hundred bytes for each clone, once, while a remaining window would have to be
+    /// looked at again whenever one of the others goes. A leaf with others is only if its parts, one for each
+    /// reference, are no larger than it is.
     fn materialize_one_window(&self, node: &Node) -> Result<bool> {
         for (index, edge) in node.edges().iter().enumerate() {
-            if let Some(id) = edge.child
-                && self.materialize_window(node, index, &*self.node(id)?)?.is_some()
-            {
+            let Some(id) = edge.child else { continue };
+            let child = self.node(id)?;
+            let references = self.table.lock().references(id) as usize;
+            if child.height == 0 && references > 1 {
+                let (lo, hi) = edge.shown();
+                let shown_bytes = child.whole_bytes_within(&lo, &hi);
+                if shown_bytes.saturating_mul(references) > child.content_bytes() {
+                    continue;
+                }
+            }
+            if self.materialize_window(node, index, &child)?.is_some() {
                 return Ok(true);
             }
         }

@@ -95,3 +95,39 @@ fn a_drain_that_nothing_is_new_for_does_nothing() {
     env.give_space_back(&|| false).unwrap();
     assert!(env.stats().checkpoints > before);
 }
+
+#[test]
+fn clones_of_what_fits_into_a_leaf_or_two_stay_shared() {
+    let device = formatted(&LONG_LEAVES);
+    let options = Options { compression: Compression::None, ..Options::new(4 << 20, Arc::new(Append)) };
+    let env = Env::open(device, options).unwrap();
+    // Neighbours on both sides.
+    let names = [&b"aa"[..], b"src", b"zz"];
+    for (name, number) in names.iter().flat_map(|name| (0..400).map(move |number| (name, number))) {
+        put(&env, &[name, &key(number)[..]].concat(), &value(number).repeat(BIG as usize));
+    }
+    let clones = 10;
+    for number in 0..clones {
+        let copy = [b"clone", &key(number)[..]].concat();
+        let mut batch = Batch::new();
+        batch.clone_range(D, b"src", &copy);
+        env.commit(&batch).unwrap();
+        put(&env, &[&copy[..], b"own"].concat(), b"of the clone");
+    }
+    let before = used_after_checkpoints(&env);
+    env.give_space_back(&|| false).unwrap();
+    let after = used_after_checkpoints(&env);
+    let one_bytes = 400 * value(0).len() as u64 * u64::from(BIG);
+    assert!(after < before + one_bytes, "{before} bytes were used, {after} after a drain");
+    // With the others gone, a drain frees what they alone had.
+    for number in 1..clones {
+        let copy = [b"clone", &key(number)[..]].concat();
+        let mut batch = Batch::new();
+        batch.delete_range(D, &Cut::before(copy.as_slice()), &Cut::before([&copy[..], &[0xff]].concat()));
+        env.commit(&batch).unwrap();
+    }
+    env.give_space_back(&|| false).unwrap();
+    let last = used_after_checkpoints(&env);
+    assert!(last <= after, "{after} bytes were used, {last} after the clones were deleted");
+    assert_eq!(problems(&env), Vec::<String>::new());
+}
