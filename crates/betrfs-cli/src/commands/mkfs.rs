@@ -14,7 +14,7 @@ use betree_std::{FileDevice, OpenError, StdPlatform};
 use betrfs::{FormatOptions, InodeId, OpenOptions, SetAttr, Uuid, Volume};
 use serde::Serialize;
 
-use crate::commands::label;
+use crate::commands::{label, uuid};
 use crate::failure::{Failure, Outcome, warn};
 use crate::format::{Format, print, print_json};
 use crate::path::absolute;
@@ -50,8 +50,8 @@ pub struct Arguments {
     /// The volume's label: at most 255 bytes of text
     #[arg(short = 'L', long, default_value = "", hide_default_value = true, value_parser = label::parse)]
     label: String,
-    /// The volume's UUID; random by default
-    #[arg(short = 'U', long, value_parser = parse_uuid)]
+    /// The volume's UUID; `random` by default
+    #[arg(short = 'U', long, value_parser = uuid::parse)]
     uuid: Option<Uuid>,
     /// Overwrite existing data, all of which is lost
     #[arg(short, long)]
@@ -86,10 +86,6 @@ struct Made<'a> {
 enum Existing {
     Kept,
     Overwritten,
-}
-
-fn parse_uuid(uuid: &str) -> Result<Uuid, String> {
-    uuid.parse().map_err(|error: betrfs::UuidError| error.to_string())
 }
 
 /// Parses a number of copies of metadata.
@@ -177,7 +173,7 @@ fn would_make(
     options: &FormatOptions,
 ) -> Result<u64, Failure> {
     let device = open(path, size, existing)?;
-    let size_bytes = size.or(device.as_ref().map(Device::len)).ok_or_else(|| no_size(path))?;
+    let size_bytes = size_of(path, size, device.as_ref())?;
     refuse_growth(path, device.as_ref(), size_bytes, options)?;
     Ok(size_bytes)
 }
@@ -206,20 +202,28 @@ fn refuse_growth(
     Ok(())
 }
 
-fn no_size(path: &Path) -> Failure {
-    Failure::new(format!("{} does not exist: say how large to make it, as in --size 8G", path.display()))
+/// The size of a volume to be made: the one that was asked for, or that of what is there.
+fn size_of(path: &Path, size: Option<u64>, device: Option<&FileDevice>) -> Result<u64, Failure> {
+    let there = match device {
+        // Not a block: no volume, but something short that is to be overwritten by one.
+        Some(device) if device.len() == 0 => "is shorter than a block",
+        Some(device) => return Ok(size.unwrap_or_else(|| device.len())),
+        None => "does not exist",
+    };
+    let no_size = || format!("{} {there}: say how large to make it, as in --size 8G", path.display());
+    size.ok_or_else(|| Failure::new(no_size()))
 }
 
 /// Makes a volume; returns its size in bytes.
 fn make(path: &Path, size: Option<u64>, existing: Existing, options: &FormatOptions) -> Result<u64, Failure> {
     let Some(mut device) = open(path, size, existing)? else {
-        let size_bytes = size.ok_or_else(|| no_size(path))?;
+        let size_bytes = size_of(path, size, None)?;
         refuse_growth(path, None, size_bytes, options)?;
         return Ok(make_new(path, size_bytes, options)?.len());
     };
     let shown = path.display().to_string();
     // Before anything of what is there is lost.
-    let size_bytes = size.unwrap_or_else(|| device.len());
+    let size_bytes = size_of(path, size, Some(&device))?;
     refuse_growth(path, Some(&device), size_bytes, options)?;
     Volume::check_format(size_bytes, options).map_err(|error| unmade(&shown, size_bytes, &error))?;
     warn_if_open_to_others(path);

@@ -28,17 +28,10 @@ pub struct Arguments {
     volume: PathBuf,
     /// The new UUID, or `random` (`generate`)
     #[arg(value_parser = parse)]
-    uuid: Option<New>,
+    uuid: Option<Uuid>,
     /// How to print it
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-}
-
-/// A UUID that was asked for.
-#[derive(Clone, Copy, Debug)]
-enum New {
-    Random,
-    Given(Uuid),
 }
 
 #[derive(Serialize)]
@@ -46,10 +39,17 @@ struct Shown {
     uuid: String,
 }
 
-fn parse(text: &str) -> Result<New, String> {
-    match text {
-        "random" | "generate" => Ok(New::Random),
-        _ => text.parse().map(New::Given).map_err(|error: UuidError| error.to_string()),
+/// Parses the UUID that a volume is to get: one of zeros names none for udev(7) and mount(8).
+pub fn parse(text: &str) -> Result<Uuid, String> {
+    let uuid = match text {
+        "random" | "generate" => random(),
+        _ => text.parse().map_err(|error: UuidError| error.to_string())?,
+    };
+    match uuid.into_bytes() {
+        [0, rest @ ..] if rest == [0; 15] => {
+            Err("a UUID of zeros names no volume: `random` makes one".into())
+        }
+        _ => Ok(uuid),
     }
 }
 
@@ -66,11 +66,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let uuid = match (arguments.uuid, &mount) {
         (None, Some(mount)) => Status::ask(mount).map_err(|why| stats::unheard(&mount.path, &why))?.uuid,
         (None, None) => Tags::read(&volume)?.uuid.to_string(),
-        (Some(new), mount) => {
-            let uuid = match new {
-                New::Random => random(),
-                New::Given(uuid) => uuid,
-            };
+        (Some(uuid), mount) => {
             match mount {
                 Some(mount) => change::by_server(mount, &Order::Uuid(uuid.into_bytes())).map(drop)?,
                 None => change::closed(&volume, |env| env.set_uuid(uuid))?,

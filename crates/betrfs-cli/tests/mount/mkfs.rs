@@ -55,10 +55,37 @@ fn a_size_that_cannot_be_is_refused_before_anything_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let volume = dir.path().join("v");
     fs::write(&volume, b"a letter").unwrap();
-    for size in [&["4K"][..], &["--size", "4K"], &[]] {
+    for size in [&["4K"][..], &["--size", "4K"]] {
         refused(&mkfs(&volume, &[&["--force"], size].concat()), &["cannot make a volume of", "least"]);
         assert_eq!(fs::read(&volume).unwrap(), b"a letter");
     }
+    // Nobody has asked for a volume of 8 bytes.
+    for more in [&["--force"][..], &["--force", "-n"]] {
+        refused(&mkfs(&volume, more), &["shorter than a block", "say how large to make it"]);
+        assert_eq!(fs::read(&volume).unwrap(), b"a letter");
+    }
+}
+
+#[test]
+fn a_uuid_is_random_or_one_that_names_a_volume() {
+    let dir = tempfile::tempdir().unwrap();
+    let uuid_of = |volume: &Path| betrfs().arg("uuid").arg(volume).output().unwrap().stdout;
+    let made: Vec<Vec<u8>> = [&["64M"][..], &["64M", "-U", "random"], &["64M", "-U", "generate"]]
+        .into_iter()
+        .enumerate()
+        .map(|(number, more)| {
+            let volume = dir.path().join(number.to_string());
+            ok(&mkfs(&volume, more));
+            uuid_of(&volume)
+        })
+        .collect();
+    assert!(made[0] != made[1] && made[1] != made[2] && made[0] != made[2], "{made:?}");
+    let zeros = "00000000-0000-0000-0000-000000000000";
+    let (none, first) = (dir.path().join("none"), dir.path().join("0"));
+    ended_with(&mkfs(&none, &["64M", "-U", zeros]), 2, &["names no volume", "random"]);
+    assert!(!none.exists());
+    ended_with(&betrfs().arg("uuid").arg(&first).arg(zeros).output().unwrap(), 2, &["names no volume"]);
+    assert_eq!(uuid_of(&first), made[0]);
 }
 
 #[test]
