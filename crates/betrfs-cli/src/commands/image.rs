@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::commands::{change, layout, stats, usage};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::tags;
 use picture::{CELLS_MAX, Directory, PICTURE_BEGIN, Picture};
@@ -33,11 +33,12 @@ read. Only root and the user who mounted the volume may ask for a mounted one.
 
 Examples:
   betrfs image /mnt layout.svg
-  betrfs image data.betrfs layout.svg --force")]
+  betrfs image data.betrfs layout.svg --force
+  betrfs image data.betrfs - | rsvg-convert > layout.png")]
 pub struct Arguments {
     /// The directory on which the volume is mounted, the volume's file or block device, UUID=... or LABEL=...
     volume: PathBuf,
-    /// The file to write
+    /// The file to write, or `-` for standard output
     picture: PathBuf,
     /// Replace the file if it exists and is a picture
     #[arg(short, long)]
@@ -58,9 +59,13 @@ struct Drawn<'a> {
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
     let volume = tags::resolved(&arguments.volume)?;
+    let to_output = arguments.picture.as_os_str() == "-";
+    if to_output && arguments.format != Format::Text {
+        return Err(Failure::of(Kind::Usage, "standard output can have the picture or the result, not both"));
+    }
     let shown = arguments.picture.display().to_string();
     let cannot_write = |error: &std::io::Error| Failure::new(format!("cannot write {shown}: {error}"));
-    if fs::symlink_metadata(&arguments.picture).is_ok() {
+    if !to_output && fs::symlink_metadata(&arguments.picture).is_ok() {
         if !arguments.force {
             return Err(Failure::new(format!("{shown} exists: `--force` replaces it")));
         }
@@ -79,6 +84,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let picture =
         Picture { volume: &volume, at: Timestamp::now(), layout: &layout, directories: &directories };
     let svg = picture.svg();
+    if to_output {
+        return print(svg.trim_end());
+    }
     // The option says what becomes of a file that is there; without it none is replaced.
     let mut options = fs::File::options();
     options.write(true).create(true).truncate(true).create_new(!arguments.force);

@@ -154,6 +154,13 @@ fn a_file_that_exists_stays_and_what_is_no_volume_is_refused() {
         refused(&forced(file), &["exists and is no picture"]);
     }
     assert!(fs::read(&mounted.volume).unwrap() == before && fs::read(&to).unwrap() == b"mine");
+    let output = run("image", &mounted.volume, &["-"]);
+    ok(&output);
+    let picture = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(Document::parse(&picture).unwrap().root_element().tag_name().name(), "svg");
+    assert!(!Path::new("-").exists());
+    let both = run("image", &mounted.volume, &["-", "--format", "json"]);
+    ended_with(&both, 2, &["not both"]);
     refused(&run("image", &to, &["/dev/null/x.svg"]), &[to.to_str().unwrap(), "not a BetrFS volume"]);
     refused(&run("image", &mounted.dir, &["x.svg"]), &["no BetrFS volume is mounted on"]);
     refused(&plain(&mounted.dir.join("no/x.svg")), &["cannot write", "No such file"]);
