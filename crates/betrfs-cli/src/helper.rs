@@ -99,15 +99,24 @@ pub fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsStri
     let mut arguments = arguments.into_iter();
     let program = arguments.next().unwrap_or_else(|| "betrfs".into());
     let rest: Vec<_> = arguments.collect();
-    let (command, rest) = match helper_of(&program) {
-        // The commands themselves accept the flags of mount(8) and umount(8).
-        Some("mkfs") => ("mkfs", rest),
-        Some("mount") => ("mount", rest),
-        Some("umount") => ("umount", rest),
-        Some("fsck") => ("check", without(rest, &["-r", "-C"])),
-        _ => return std::iter::once(program).chain(rest).collect(),
+    let (command, rest) = match command_of(&program) {
+        // The other commands themselves accept the flags that they are passed.
+        Some("check") => ("check", without(rest, &["-r", "-C"])),
+        Some(command) => (command, rest),
+        None => return std::iter::once(program).chain(rest).collect(),
     };
     [program, command.into()].into_iter().chain(rest).collect()
+}
+
+/// The command that a helper's name stands for.
+pub fn command_of(program: impl AsRef<OsStr>) -> Option<&'static str> {
+    match helper_of(program.as_ref())? {
+        "mkfs" => Some("mkfs"),
+        "mount" => Some("mount"),
+        "umount" => Some("umount"),
+        "fsck" => Some("check"),
+        _ => None,
+    }
 }
 
 /// Leaves out the flags that fsck(8) passes to every helper.
