@@ -30,6 +30,8 @@ const AUTO: &str = "auto-";
 /// The beginning of the names of snapshots that keep what a restore replaces. `prune --prefix auto-` leaves
 /// them.
 const BEFORE_RESTORE: &str = "before-restore-";
+/// How many names are tried for one second.
+const SAME_SECOND_MAX: u32 = 1000;
 
 /// Make, list, restore and remove snapshots of a directory on a mount
 #[derive(clap::Args)]
@@ -140,11 +142,13 @@ pub fn run(arguments: &Arguments) -> Outcome {
 
 fn create(dir: &Path, name: Option<&OsStr>) -> Outcome {
     stats::approach(dir)?;
-    let by_time = by_time(AUTO);
-    let name = name.map_or(Ok(by_time.as_os_str()), checked)?;
-    let made = betrfs_fuse::write_back(dir)
-        .and_then(|()| betrfs_fuse::open_snapshots(dir))
-        .and_then(|snapshots| Ok(rustix::fs::mkdirat(snapshots, name, Mode::from_raw_mode(0o777))?));
+    let mut names = Names::new(name, AUTO)?;
+    let made = betrfs_fuse::write_back(dir).and_then(|()| betrfs_fuse::open_snapshots(dir));
+    let made = made.and_then(|snapshots| {
+        let mode = Mode::from_raw_mode(0o777);
+        names.find(|name| Ok(rustix::fs::mkdirat(&snapshots, name, mode)?), is_taken)
+    });
+    let name = &names.current;
     let doing = format!("take the snapshot {} of", name.display());
     made.map_err(|error| {
         let is_refused = error.raw_os_error().map(Errno::from_raw_os_error) == Some(Errno::PERM);
@@ -155,9 +159,45 @@ fn create(dir: &Path, name: Option<&OsStr>) -> Outcome {
     })
 }
 
-/// A name of this beginning and the present time.
-fn by_time(beginning: &str) -> OsString {
-    format!("{beginning}{}", Timestamp::now().strftime("%Y-%m-%dT%H-%M-%SZ")).into()
+/// Whether a name is taken.
+fn is_taken(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AlreadyExists
+}
+
+/// The name of a snapshot to be made: the one that was given, or of the present time, the first that is free.
+struct Names {
+    current: OsString,
+    /// Of a name by time.
+    stem: Option<String>,
+}
+
+impl Names {
+    fn new(given: Option<&OsStr>, beginning: &str) -> Result<Names, Failure> {
+        if let Some(given) = given {
+            return Ok(Names { current: checked(given)?.to_owned(), stem: None });
+        }
+        let stem = format!("{beginning}{}", Timestamp::now().strftime("%Y-%m-%dT%H-%M-%SZ"));
+        Ok(Names { current: stem.clone().into(), stem: Some(stem) })
+    }
+
+    /// Makes a snapshot; where a name by time is taken, as `-2`, `-3` and so on behind it.
+    fn find<E>(
+        &mut self,
+        make: impl Fn(&OsStr) -> Result<(), E>,
+        is_taken: impl Fn(&E) -> bool,
+    ) -> Result<(), E> {
+        let mut number = 1u32;
+        loop {
+            let made = make(&self.current);
+            match &self.stem {
+                Some(stem) if made.as_ref().is_err_and(&is_taken) && number < SAME_SECOND_MAX => {
+                    number += 1;
+                    self.current = format!("{stem}-{number}").into();
+                }
+                _ => return made,
+            }
+        }
+    }
 }
 
 fn restore(dir: &Path, name: &OsStr, keep_as: Option<&OsStr>, dry_run: bool, format: Format) -> Outcome {
@@ -167,11 +207,14 @@ fn restore(dir: &Path, name: &OsStr, keep_as: Option<&OsStr>, dry_run: bool, for
         restored: String,
         kept_as: String,
     }
-    let by_time = by_time(BEFORE_RESTORE);
-    let (name, keep_as) = (checked(name)?, keep_as.map_or(Ok(by_time.as_os_str()), checked)?);
+    let (name, mut names) = (checked(name)?, Names::new(keep_as, BEFORE_RESTORE)?);
     stats::approach(dir)?;
-    let prepared = Restoration::prepare(dir, name, keep_as);
-    let done = prepared.and_then(|prepared| if dry_run { Ok(()) } else { prepared.carry_out() });
+    let restored = |keep_as: &OsStr| {
+        let prepared = Restoration::prepare(dir, name, keep_as)?;
+        if dry_run { Ok(()) } else { prepared.carry_out() }
+    };
+    let done = names.find(restored, |error| matches!(error, RestoreError::Os(error) if is_taken(error)));
+    let keep_as = &names.current;
     done.map_err(|error| not_restored(dir, name, keep_as, &error))?;
     let (shown, kept_as) = (name.display(), keep_as.display());
     match format {

@@ -174,3 +174,24 @@ fn refusals_and_dry_runs_change_nothing_and_say_why() {
     ok(&restore(&dir, &["old"]));
     assert_eq!(names(&dir), ["sub"]);
 }
+
+/// A script makes several in a second.
+#[test]
+fn snapshots_of_one_second_have_names_of_their_own() {
+    let mounted = Mounted::new();
+    let dir = mounted.path("tree");
+    fs::create_dir(&dir).unwrap();
+    for _ in 0..8 {
+        ok(&snapshot("create", &dir, &[]));
+    }
+    let made = listed(&dir);
+    assert!(made.len() == 8 && made.iter().all(|name| name.starts_with("auto-")), "{made:?}");
+    for _ in 0..8 {
+        ok(&snapshot("restore", &dir, &[&made[0]]));
+    }
+    let kept = listed(&dir).into_iter().filter(|name| name.starts_with("before-restore-")).count();
+    assert_eq!(kept, 8);
+    // A name that was given is not changed.
+    refused(&snapshot("create", &dir, &[&made[0]]), &["a snapshot with that name exists"]);
+    refused(&snapshot("restore", &dir, &[&made[0], "--keep-as", &made[0]]), &["give another --keep-as"]);
+}
