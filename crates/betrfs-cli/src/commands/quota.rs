@@ -97,7 +97,15 @@ It reads the records of everything below, as find(1) would.")]
 struct Limit(Option<u64>);
 
 fn parse_bytes(text: &str) -> Result<Limit, String> {
-    if text == "any" { Ok(Limit(None)) } else { size::parse(text).map(|bytes| Limit(Some(bytes))) }
+    if text == "any" { Ok(Limit(None)) } else { size::parse(text).and_then(limit) }
+}
+
+/// A limit of 0 would forbid what is there already; for other quotas 0 means that there is none.
+fn limit(most: u64) -> Result<Limit, String> {
+    match most {
+        0 => Err("a limit of 0 would forbid all; no limit is `any`".to_owned()),
+        _ => Ok(Limit(Some(most))),
+    }
 }
 
 fn parse_objects(text: &str) -> Result<Limit, String> {
@@ -105,10 +113,7 @@ fn parse_objects(text: &str) -> Result<Limit, String> {
         "any" => Ok(Limit(None)),
         // Not a sign, which the parser of numbers takes.
         _ if text.starts_with('+') => Err(format!("`{text}` is not a number of objects")),
-        _ => text
-            .parse()
-            .map(|count| Limit(Some(count)))
-            .map_err(|_| format!("`{text}` is not a number of objects")),
+        _ => text.parse().map_err(|_| format!("`{text}` is not a number of objects")).and_then(limit),
     }
 }
 
@@ -274,8 +279,8 @@ mod tests {
     fn limits_are_sizes_numbers_or_any() {
         assert_eq!(parse_bytes("10G"), Ok(Limit(Some(10 << 30))));
         assert_eq!((parse_bytes("any"), parse_objects("any")), (Ok(Limit(None)), Ok(Limit(None))));
-        assert_eq!((parse_bytes("0"), parse_objects("0")), (Ok(Limit(Some(0))), Ok(Limit(Some(0)))));
-        for wrong in ["", "-1", "+1", "1.5", "lots", "10G "] {
+        assert!(parse_bytes("0").unwrap_err().contains("`any`"));
+        for wrong in ["", "0", "-1", "+1", "1.5", "lots", "10G "] {
             assert!(parse_objects(wrong).is_err(), "{wrong}");
         }
         assert!(parse_bytes("-1").is_err() && parse_bytes("").is_err());

@@ -305,3 +305,17 @@ fn clones_removals_and_a_killed_server_leave_the_right_counts() {
     mounted.umount();
     ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
 }
+
+/// For others' quotas 0 means no limit; taken as a number it would forbid all.
+#[test]
+fn a_limit_of_nothing_is_refused() {
+    let mounted = Mounted::new();
+    let home = mounted.path("home");
+    fs::create_dir(&home).unwrap();
+    for limit in [&["0"][..], &["0M"], &["any", "--objects", "0"]] {
+        let output = betrfs().args(["quota", "set"]).arg(&home).args(limit).output().unwrap();
+        ended_with(&output, 2, &["a limit of 0 would forbid all", "`any`"]);
+    }
+    let got = betrfs().args(["quota", "get"]).arg(&home).output().unwrap();
+    assert!(!got.status.success(), "it has a quota");
+}
