@@ -1,6 +1,8 @@
 //! `betrfs manual`: the manual pages, made of what `--help` shows.
 
 mod help;
+#[cfg(test)]
+mod in_docs;
 mod volume;
 
 use std::fs;

@@ -6,13 +6,13 @@ use super::help::{marked, verbatim};
 use crate::commands::mount::options::DESCRIBED;
 
 /// Lines for /etc/fstab.
-const LINES: &[&str] = &[
+pub(super) const LINES: &[&str] = &[
     "  /srv/data.betrfs  /data  betrfs  noauto,user                 0 0",
     "  /dev/sdb1         /data  betrfs  defaults,noatime,nofail     0 2",
     "  LABEL=photos      /data  betrfs  nofail,discard              0 2",
 ];
 
-const PROMISES: &[&str] = &[
+pub(super) const PROMISES: &[&str] = &[
     "What was fsynced is there after a crash, with the names that lead to it. Of all else a prefix is there, in the \
      order in which it was done over all files, each operation whole; a write(2) of up to 1 MiB that crosses no \
      multiple of 1 MiB is one operation. Without any fsync, at most the last five seconds are lost.",
@@ -78,7 +78,7 @@ fn section(name: &str, paragraphs: &[&str], roff: &mut Roff) {
     }
 }
 
-fn limits() -> [(&'static str, String); 4] {
+pub(super) fn limits() -> [(&'static str, String); 4] {
     [
         ("Name of a file", format!("{} bytes", betrfs::NAME_BYTES_MAX)),
         ("Path below the root of the volume, in its stored form", format!("{} bytes", betree::KEY_BYTES_MAX)),
