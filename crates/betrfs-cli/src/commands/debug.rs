@@ -18,6 +18,7 @@ use betrfs::Volume;
 
 use crate::failure::{Failure, Outcome};
 use crate::format::Format;
+pub use page::finding_json;
 use page::{Found, Page};
 
 /// The budget of the node cache: nodes are read one at a time.
@@ -115,7 +116,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let volume = arguments.action.volume();
     let shown = volume.display().to_string();
     let found = Found::default();
-    let mut page = Page::new(arguments.format, &shown);
+    let mut page = Page::new(arguments.format, volume);
     let done = betrfs_fuse::open_device(volume)
         .map_err(Failure::from)
         .and_then(|device| show(&arguments.action, &Arc::new(device), &mut page, &found, &shown));

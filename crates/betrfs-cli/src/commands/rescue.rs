@@ -5,28 +5,36 @@ mod later;
 mod list;
 mod target;
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use betree::FindingCode;
 use betree_std::Zstd;
 use betrfs::Volume;
 use betrfs::rescue::Rescue;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::commands::check::failed;
+use crate::commands::debug::finding_json;
 use crate::failure::{Failure, Kind, Outcome, warn};
-use crate::format::print;
+use crate::format::{Format, print};
+use crate::json_stream::JsonStream;
+use crate::name::Name;
 use crate::replay;
-use copy::Copy;
+use copy::{Copy, Counts};
 use list::List;
 use target::Target;
 
 /// The budget of the node cache: the volume is read from its first key to its last.
 const CACHE_BYTES: usize = 64 << 20;
-/// How many damaged structures are told on standard error.
-const DAMAGE_MAX: u32 = 100;
+/// How many damaged structures are told on standard error and in the document.
+const DAMAGE_MAX: usize = 100;
 
 /// Copy all that can be read of a volume to a directory, however damaged it is
 #[derive(clap::Args)]
@@ -40,7 +48,9 @@ Nothing is invented. What is missing is listed, one line for each part: the path
 tabs between them. The parts are `all` of an object, its `record` (attributes), `bytes FROM-TO` of a file (a hole \
 is there instead), `attribute NAME`, and `names`, for all from one path to another. A line that begins with `-` \
 names a structure of which only an older state may be left. A file whose record is lost \
-is copied by its data. Files with several names of which none is left are in `.betrfs-lost`, by number.
+is copied by its data. Files with several names of which none is left are in `.betrfs-lost`, by number. \
+`--format json` prints the list within a document, which also has the damaged structures and the number of objects; \
+`--list` writes its file nevertheless.
 
 Exit codes:
   0  all of it was copied
@@ -49,7 +59,8 @@ Exit codes:
 
 Examples:
   betrfs rescue data.betrfs /mnt/disk/rescued
-  betrfs rescue /dev/sdb1 rescued --list missing.txt")]
+  betrfs rescue /dev/sdb1 rescued --list missing.txt
+  betrfs rescue data.betrfs rescued --format json")]
 pub struct Arguments {
     /// The volume's file or block device
     volume: PathBuf,
@@ -58,6 +69,9 @@ pub struct Arguments {
     /// Write the list of what is missing to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     list: Option<PathBuf>,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
 }
 
 /// Whether what stands in for a damaged structure may be older than what is lost, so that changes are missing
@@ -69,25 +83,58 @@ fn may_hide_names(code: FindingCode) -> bool {
     )
 }
 
+/// What is known at the end, for programs.
+#[derive(Default, Serialize)]
+struct Report {
+    #[serde(flatten)]
+    counts: Counts,
+    /// The first structures that are damaged.
+    damage: Vec<Value>,
+    damage_more: u64,
+}
+
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
+    let mut report = Report::default();
+    if arguments.format == Format::Text {
+        return rescue(arguments, None, &mut report);
+    }
+    let mut document = JsonStream::begin();
+    document.fields(&Name::new("volume", &arguments.volume));
+    document.fields(&Name::new("directory", &arguments.directory));
+    document.list("missing");
+    let document = Rc::new(RefCell::new(document));
+    let outcome = rescue(arguments, Some(&document), &mut report);
+    let mut document = document.borrow_mut();
+    document.end_list();
+    document.fields(&report);
+    // What is missing is told already.
+    let failure = outcome.as_ref().err().filter(|failure| failure.kind() != Kind::Missing);
+    document.field("error", &json!(failure.map(ToString::to_string)));
+    document.end()?;
+    outcome
+}
+
+fn rescue(arguments: &Arguments, document: Option<&Rc<RefCell<JsonStream>>>, report: &mut Report) -> Outcome {
     let shown = arguments.volume.display().to_string();
     let device = betrfs_fuse::open_device_for_reading(&arguments.volume)?;
-    let list: Box<dyn Write> = match &arguments.list {
+    let lines: Option<Box<dyn Write>> = match &arguments.list {
         Some(path) => {
             let file = File::create(path)
                 .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))?;
-            Box::new(BufWriter::new(file))
+            Some(Box::new(BufWriter::new(file)))
         }
-        None => Box::new(io::stdout().lock()),
+        None if document.is_some() => None,
+        None => Some(Box::new(io::stdout().lock())),
     };
-    let mut list = List::new(list);
-    let mut damage = 0u32;
+    let mut list = List::new(lines, document.cloned());
     let mut unlisted = None;
     let mut tell = |found: betree::Finding| {
-        damage = damage.saturating_add(1);
-        if damage <= DAMAGE_MAX {
+        if report.damage.len() < DAMAGE_MAX {
             warn(&format!("{shown}: {found}"));
+            report.damage.push(finding_json(&found));
+        } else {
+            report.damage_more = report.damage_more.saturating_add(1);
         }
         if may_hide_names(found.code) {
             unlisted = unlisted.take().or(list.add_structure(&found.place.to_string(), &found.what).err());
@@ -101,24 +148,30 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if let Some(error) = unlisted {
         return Err(Failure::new(format!("cannot write the list: {error}")));
     }
-    if damage > DAMAGE_MAX {
-        warn(&format!("{shown}: and {} damaged structures more", damage - DAMAGE_MAX));
+    if report.damage_more > 0 {
+        warn(&format!("{shown}: and {} damaged structures more", report.damage_more));
     }
     let target = Target::open(&arguments.directory)?;
     let mut copy = Copy::new(target, list)?;
-    let copied = rescue.copy(&mut copy).map_err(|error| failed(&shown, &error))?;
+    let copied = rescue.copy(&mut copy).map_err(|error| failed(&shown, &error));
     let into = arguments.directory.display();
-    let counts = copy.finish(copied.is_continue(), &into)?;
-    if counts.owners_left > 0 {
+    let (counts, finished) = copy.finish(copied.as_ref().is_ok_and(ControlFlow::is_continue), &into);
+    let Counts { objects, missing, owners_left, flags_left } = counts;
+    report.counts = counts;
+    copied.map(drop)?;
+    finished?;
+    if owners_left > 0 {
         warn("the owners were not kept: only root can set them");
     }
-    if counts.flags_left > 0 {
-        warn(&format!("the flags (chattr) of {} objects were not set", counts.flags_left));
+    if flags_left > 0 {
+        warn(&format!("the flags (chattr) of {flags_left} objects were not set"));
     }
-    let done = format!("{} objects of {shown} were copied to {into}", counts.objects);
-    if counts.missing > 0 {
-        let missing = counts.missing;
+    let done = format!("{objects} objects of {shown} were copied to {into}");
+    if missing > 0 {
         return Err(Failure::of(Kind::Missing, format!("{done}; {missing} parts are missing, as listed")));
     }
-    if arguments.list.is_some() { print(format_args!("{done}; nothing is missing")) } else { Ok(()) }
+    match document {
+        None if arguments.list.is_some() => print(format_args!("{done}; nothing is missing")),
+        _ => Ok(()),
+    }
 }

@@ -41,10 +41,18 @@ fn problems(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String
                 }
                 true
             }
+            // Of patterns only ends of names, as `_hex$`; they are looked at with the names.
+            "patternProperties" => schema.get("properties").is_some(),
             "properties" | "additionalProperties" => {
+                let by_end = |name: &str| {
+                    let patterns = schema.get("patternProperties")?.as_object()?;
+                    let found = patterns.iter().find(|(end, _)| name.ends_with(end.trim_end_matches('$')));
+                    found.map(|(_, schema)| schema)
+                };
                 for (name, field) in value.as_object().into_iter().flatten() {
                     let at = format!("{at}/{name}");
-                    match if keyword == "properties" { wanted.get(name) } else { Some(wanted) } {
+                    let named = || wanted.get(name).or_else(|| by_end(name));
+                    match if keyword == "properties" { named() } else { Some(wanted) } {
                         Some(schema) => found.extend(problems(root, schema, field, &at)),
                         None => found.push(format!("{at} is not in the schema")),
                     }
@@ -84,6 +92,7 @@ fn what_a_schema_does_not_allow_is_found() {
             "c": { "type": "object", "additionalProperties": { "enum": ["x", "y"] } },
             "d": { "const": 1 },
         },
+        "patternProperties": { "_hex$": { "type": "string" } },
         "$defs": { "b": { "type": "string" } },
     });
     let wrong = |text: &str| !problems(&schema, &schema, &serde_json::from_str(text).unwrap(), "").is_empty();
@@ -104,6 +113,8 @@ fn what_a_schema_does_not_allow_is_found() {
         r#"{"a": 1, "b": ["b", 2]}"#,
         r#"{"a": 1, "c": {"any": "z"}}"#,
         r#"{"a": 1, "d": 2}"#,
+        r#"{"a": 1, "d_hex": 2}"#,
+        r#"{"a": 1, "d_hexa": "ff"}"#,
     ] {
         assert!(wrong(text), "{text}");
     }

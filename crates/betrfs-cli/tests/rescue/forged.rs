@@ -6,6 +6,7 @@ use std::sync::Arc;
 use betree::{Batch, DictId, Env};
 use betree_std::FileDevice;
 use betrfs::{FileType, InodeId, Volume};
+use serde_json::json;
 
 use super::{Sample, new};
 
@@ -36,13 +37,14 @@ fn no_name_leads_out_of_the_copy() {
     let env = Env::open(device, Volume::engine_options(8 << 20)).unwrap();
     let record = env.get(META, &entry(&[], b"file")).unwrap().unwrap();
     let mut batch = Batch::new();
-    let forged: [(&[&[u8]], &[u8]); 6] = [
+    let forged: [(&[&[u8]], &[u8]); 7] = [
         (&[b"link"], b"through"),
         (&[], b".."),
         (&[b".."], b"above"),
         (&[], b"a/b"),
         (&[b"file"], b"below a file"),
         (&[b"lost dir"], b"found"),
+        (&[b"lost dir"], b"\xff"),
     ];
     // Without data, for a file of four bytes: so they are listed for that too.
     for (dir, name) in forged {
@@ -52,7 +54,7 @@ fn no_name_leads_out_of_the_copy() {
     env.close().unwrap();
     drop(env);
 
-    let (code, missing, said) = sample.rescue();
+    let (code, missing, said, document) = sample.rescue_with_document();
     assert_eq!(code, Some(4), "{said}");
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "a file was made outside");
     assert!(!sample.temp.path().join("above").exists());
@@ -68,5 +70,14 @@ fn no_name_leads_out_of_the_copy() {
     has("/lost dir/found", "bytes 0-3");
     assert_eq!(fs::read(sample.copy().join("lost dir/found")).unwrap(), [0; 4]);
     assert_eq!(fs::read(sample.copy().join("file")).unwrap(), b"text");
-    assert_eq!(missing.len(), 8, "{missing:?}");
+    has("/lost dir/\\xff", "bytes 0-3");
+    assert_eq!(missing.len(), 9, "{missing:?}");
+    let of_bytes = document["missing"].as_array().unwrap().iter().find(|part| part["path_hex"].is_string());
+    let mut of_bytes = of_bytes.unwrap().clone();
+    assert!(of_bytes["reason"].take().is_string());
+    let expected = json!({
+        "path": "/lost dir/\u{fffd}", "path_hex": "2f6c6f7374206469722fff", "part": "bytes",
+        "bytes": { "from": 0, "to": 4 }, "reason": null,
+    });
+    assert_eq!(of_bytes, expected);
 }

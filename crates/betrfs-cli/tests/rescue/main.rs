@@ -6,6 +6,8 @@
 #[expect(dead_code, reason = "the tests of mounts use the rest")]
 #[path = "../mount/mounted.rs"]
 mod mounted;
+#[path = "../mount/schemas.rs"]
+mod schemas;
 
 mod damaged;
 mod forged;
@@ -22,6 +24,7 @@ use std::sync::Arc;
 use betree_sim::Rng;
 use betree_std::{FileDevice, StdPlatform};
 use betrfs::{FileType, NewNode, Volume};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const BLOCK_BYTES: usize = 4096;
@@ -85,11 +88,17 @@ impl Sample {
 
     /// Copies the volume out: the exit code, what is missing, and what was said. The volume is not changed.
     fn rescue(&self) -> (Option<i32>, Vec<Missing>, String) {
+        let (code, missing, said, _) = self.rescue_with_document();
+        (code, missing, said)
+    }
+
+    /// The same, and the document for programs, which has what the list has.
+    fn rescue_with_document(&self) -> (Option<i32>, Vec<Missing>, String, Value) {
         let before = self.bytes();
         drop(fs::remove_dir_all(self.copy()));
         let list = self.temp.path().join("list");
         let paths = [&self.path, &self.copy(), &list].map(|path| path.to_str().unwrap().to_owned());
-        let output = betrfs(&["rescue", &paths[0], &paths[1], "--list", &paths[2]]);
+        let output = betrfs(&["rescue", &paths[0], &paths[1], "--list", &paths[2], "--format", "json"]);
         assert!(self.bytes() == before, "the volume was changed");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!said.contains("panicked"), "{said}");
@@ -99,6 +108,18 @@ impl Sample {
         };
         let missing: Vec<Missing> = fs::read_to_string(&list).unwrap().lines().map(line).collect();
         assert!(missing.iter().all(|missing| !missing.why.is_empty()), "{missing:?}");
-        (output.status.code(), missing, said)
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        schemas::valid("rescue", &document);
+        assert_eq!((&document["volume"], &document["directory"]), (&json!(paths[0]), &json!(paths[1])));
+        let parts = document["missing"].as_array().unwrap();
+        assert_eq!(parts.len(), missing.len(), "{parts:?}: {missing:?}");
+        for (part, line) in parts.iter().zip(&missing) {
+            let is_structure = part["part"] == "structure" && line.path == "-" && part["path"].is_null();
+            let is_path = part["path"] == line.path || part.get("path_hex").is_some();
+            assert!(is_structure || is_path, "{part}: {line:?}");
+        }
+        let is_missing = output.status.code() == Some(4);
+        assert!(document["error"].is_null() && is_missing != parts.is_empty(), "{document}");
+        (output.status.code(), missing, said, document)
     }
 }

@@ -5,9 +5,14 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use betrfs::{FallocateMode, FileType, InodeId, SetAttr, TimeSet, XattrMode};
 
+use serde_json::{Value, json};
+
+use super::schemas::valid;
 use super::{Sample, betrfs, new, noise};
 
 const LARGE: usize = 3000;
+/// Those below, with the root, and those in the snapshot.
+const OBJECTS: u64 = 17;
 
 fn filled() -> Sample {
     let sample = Sample::new("64M");
@@ -51,8 +56,9 @@ fn mtime_ns(data: &fs::Metadata) -> i64 {
 #[test]
 fn all_of_a_sound_volume_is_copied() {
     let sample = filled();
-    let (code, missing, said) = sample.rescue();
+    let (code, missing, said, document) = sample.rescue_with_document();
     assert_eq!((code, missing.as_slice()), (Some(0), &[][..]), "{said}");
+    assert_eq!((&document["objects"], &document["damage"]), (&json!(OBJECTS), &json!([])), "{document}");
     let at = |path: &str| sample.copy().join(path);
     let stat = |path: &str| fs::symlink_metadata(at(path)).unwrap();
     let names = |path: &str| {
@@ -128,4 +134,9 @@ fn it_refuses_what_is_no_volume_and_a_directory_in_use() {
     let output = betrfs(&["rescue", &volume, &copy]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("not a BetrFS volume"));
+    let output = betrfs(&["rescue", &volume, &copy, "--format", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    valid("rescue", &document);
+    assert!(document["error"].as_str().unwrap().contains("not a BetrFS volume"), "{document}");
 }

@@ -4,12 +4,15 @@
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::io::{self, BufWriter, Stdout, Write};
+use std::path::Path;
 
 use betree::Finding;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
-use crate::format::{Format, SCHEMA_VERSION};
+use crate::format::Format;
+use crate::json_stream::JsonStream;
+use crate::name::Name;
 
 /// The most problems, and the most notes, that are listed.
 const TOLD_MAX: usize = 1000;
@@ -51,72 +54,64 @@ impl Found {
 }
 
 /// A page in one of the two forms. Parts for the other form are dropped.
-pub struct Page {
-    format: Format,
-    out: BufWriter<Stdout>,
-    /// The error of the first failed write.
-    unwritten: Option<io::Error>,
-    /// Whether the current list has an item.
-    has_item: bool,
+pub enum Page {
+    /// Lines.
+    Text {
+        /// Where they go.
+        out: BufWriter<Stdout>,
+        /// The error of the first failed write.
+        unwritten: Option<io::Error>,
+    },
+    /// The document.
+    Json(JsonStream),
 }
 
 impl Page {
     /// Begins a page about a volume.
-    pub fn new(format: Format, shown: &str) -> Page {
-        let mut page = Page { format, out: BufWriter::new(io::stdout()), unwritten: None, has_item: false };
-        if format == Format::Json {
-            page.write(format_args!(
-                "{{\n  \"schema_version\": {SCHEMA_VERSION},\n  \"volume\": {}",
-                json!(shown)
-            ));
-        }
-        page
-    }
-
-    fn write(&mut self, text: impl Display) {
-        if self.unwritten.is_none() {
-            self.unwritten = write!(self.out, "{text}").err();
+    pub fn new(format: Format, volume: &Path) -> Page {
+        match format {
+            Format::Text => Page::Text { out: BufWriter::new(io::stdout()), unwritten: None },
+            Format::Json => {
+                let mut document = JsonStream::begin();
+                document.fields(&Name::new("volume", volume));
+                Page::Json(document)
+            }
         }
     }
 
     /// A field of the document.
     pub fn field(&mut self, name: &str, value: &Value) {
-        if self.format == Format::Json {
-            self.write(format_args!(",\n  {}: {value}", json!(name)));
+        if let Page::Json(document) = self {
+            document.field(name, value);
         }
     }
 
     /// A line for people.
     pub fn line(&mut self, line: impl Display) {
-        if self.format == Format::Text {
-            self.write(format_args!("{line}\n"));
+        if let Page::Text { out, unwritten: unwritten @ None } = self {
+            *unwritten = writeln!(out, "{line}").err();
         }
     }
 
     /// Begins a list of the document.
     pub fn list(&mut self, name: &str) {
-        self.has_item = false;
-        if self.format == Format::Json {
-            self.write(format_args!(",\n  {}: [", json!(name)));
+        if let Page::Json(document) = self {
+            document.list(name);
         }
     }
 
     /// An item of the list: one line of the document, or some lines for people.
     pub fn item(&mut self, value: impl FnOnce() -> Value, lines: impl FnOnce() -> String) {
-        match self.format {
-            Format::Json => {
-                let comma = if self.has_item { "," } else { "" };
-                self.has_item = true;
-                self.write(format_args!("{comma}\n    {}", value()));
-            }
-            Format::Text => self.write(format_args!("{}\n", lines())),
+        match self {
+            Page::Json(document) => document.item(&value()),
+            Page::Text { .. } => self.line(lines()),
         }
     }
 
     /// Ends the list.
     pub fn end_list(&mut self) {
-        if self.format == Format::Json {
-            self.write(if self.has_item { "\n  ]" } else { "]" });
+        if let Page::Json(document) = self {
+            document.end_list();
         }
     }
 
@@ -134,21 +129,21 @@ impl Page {
             self.line(format_args!("{shown}: and {more} problems more, which are not listed"));
         }
         self.list("problems");
-        if self.format == Format::Json {
-            for problem in &problems {
-                self.item(|| problem_json(problem), String::new);
-            }
+        if let Page::Json(document) = &mut self {
+            problems.iter().for_each(|problem| document.item(&finding_json(problem)));
         }
         self.end_list();
         self.field("problems_more", &json!(more));
         self.field("notes", &json!(notes));
         self.field("error", &json!(failure.as_ref().map(ToString::to_string)));
-        if self.format == Format::Json {
-            self.write("\n}\n");
-        }
-        let unwritten = self.unwritten.take().or_else(|| self.out.flush().err());
-        if let Some(error) = unwritten.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
-            return Err(Failure::new(format!("cannot write to standard output: {error}")));
+        match self {
+            Page::Json(mut document) => document.end()?,
+            Page::Text { mut out, unwritten } => {
+                let unwritten = unwritten.or_else(|| out.flush().err());
+                if let Some(error) = unwritten.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
+                    return Err(Failure::new(format!("cannot write to standard output: {error}")));
+                }
+            }
         }
         let count = problems.len() as u64 + more;
         match failure {
@@ -161,8 +156,8 @@ impl Page {
     }
 }
 
-/// A problem for programs, as `betrfs check` prints it.
-fn problem_json(problem: &Finding) -> Value {
+/// A finding for programs, as `betrfs check` prints a problem.
+pub fn finding_json(problem: &Finding) -> Value {
     json!({
         "code": problem.code.name(),
         "place": problem.place.name(),

@@ -12,6 +12,7 @@ use super::page::{Found, Page};
 use super::{failed, words};
 use crate::errors;
 use crate::failure::Outcome;
+use crate::name::hex;
 
 /// Shows the copies, and the fields of the current superblock.
 pub fn show(device: &Arc<FileDevice>, page: &mut Page, found: &Found, shown: &str) -> Outcome {
@@ -47,10 +48,6 @@ fn copy_line(index: usize, copy: &SuperblockCopy, newest: Option<u64>) -> String
         Err(why) => format!("not valid: {why}"),
     };
     format!("copy {index} at byte {:<8} {is}", copy.offset)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn superblock_json(superblock: &Superblock) -> Value {

@@ -16,12 +16,13 @@ use rustix::fs::{
     ftruncate, futimens, linkat, mkdirat, mknodat, openat, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
+use serde::Serialize;
 
 use super::later::{Entry, Later};
 use super::list::List;
 use super::target::{LINKED, NoDirectory, Target};
 use crate::bar::LateBar;
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 
 /// The template of the bar.
 const COPYING: &str = "copying: {msg} objects, {binary_bytes} {binary_bytes_per_sec}";
@@ -29,8 +30,11 @@ const COPYING: &str = "copying: {msg} objects, {binary_bytes} {binary_bytes_per_
 const WRITE_BYTES: usize = 1 << 20;
 
 /// What was copied.
+#[derive(Default, Serialize)]
 pub struct Counts {
     pub objects: u64,
+    /// Parts of the list.
+    #[serde(skip)]
     pub missing: u64,
     /// Objects whose owners were not set.
     pub owners_left: u64,
@@ -156,16 +160,12 @@ impl Copy {
         })
     }
 
-    /// Sets what directories wait for, and names the files that got no name. Returns the counts. `into` is
-    /// the name of the target.
-    pub fn finish(mut self, is_whole: bool, into: &impl Display) -> Result<Counts, Failure> {
-        if is_whole {
-            // First, for it changes the times of the target.
-            self.finish_linked()?;
-            self.finish_directories()?;
-        }
-        self.list.finish()?;
-        match self.failure {
+    /// Sets what directories wait for, and names the files that got no name. Returns what was copied, also if
+    /// something failed. `into` is the name of the target.
+    pub fn finish(mut self, is_whole: bool, into: &impl Display) -> (Counts, Outcome) {
+        let finished = if is_whole { self.finish_target() } else { Ok(()) };
+        let listed = self.list.finish().map_err(Failure::from);
+        let copied = match self.failure {
             Some(failure) => Err(Failure::of(
                 failure.kind(),
                 format!(
@@ -173,13 +173,21 @@ impl Copy {
                     self.objects
                 ),
             )),
-            None => Ok(Counts {
-                objects: self.objects,
-                missing: self.list.count,
-                owners_left: self.owners_left,
-                flags_left: self.flags_left,
-            }),
-        }
+            None => Ok(()),
+        };
+        let counts = Counts {
+            objects: self.objects,
+            missing: self.list.count,
+            owners_left: self.owners_left,
+            flags_left: self.flags_left,
+        };
+        (counts, finished.and(listed).and(copied))
+    }
+
+    fn finish_target(&mut self) -> Outcome {
+        // First, for it changes the times of the target.
+        self.finish_linked()?;
+        self.finish_directories()
     }
 
     fn finish_directories(&mut self) -> Result<(), Failure> {
@@ -215,7 +223,7 @@ impl Copy {
             } else {
                 let names = vec![LINKED.to_vec(), name.to_bytes().to_vec()];
                 let why = "none of its names was found: it is here by its number";
-                self.list.add_part(&Location::Path(names), "name", why)?;
+                self.list.add_name(&Location::Path(names), why)?;
             }
         }
         match unlinkat(self.target.root(), OsStr::from_bytes(LINKED), AtFlags::REMOVEDIR) {

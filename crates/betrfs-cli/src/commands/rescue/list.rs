@@ -1,26 +1,90 @@
-//! The list of what is missing: one line for each part.
+//! The list of what is missing: a line for each part, an item of the JSON document, or both. Nothing of it is
+//! kept in memory.
 
+use std::cell::RefCell;
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::rc::Rc;
 
 use betrfs::rescue::{Location, Lost};
+use serde::Serialize;
+
+use crate::json_stream::JsonStream;
+use crate::name::Name;
 
 /// See the module.
 pub struct List {
-    out: Box<dyn Write>,
-    /// The number of lines.
+    lines: Option<Box<dyn Write>>,
+    /// The document, in which a list is begun.
+    document: Option<Rc<RefCell<JsonStream>>>,
+    /// The number of parts.
     pub count: u64,
 }
 
-impl List {
-    /// An empty list.
-    pub fn new(out: Box<dyn Write>) -> List {
-        List { out, count: 0 }
+/// A part for programs.
+#[derive(Serialize)]
+struct Missing<'a> {
+    /// Null for a structure of the volume.
+    #[serde(flatten)]
+    path: Name,
+    /// `all`, `record`, `bytes`, `attribute`, `name`, `names`, `volume` or `structure`.
+    part: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<Bytes>,
+    #[serde(flatten)]
+    attribute: Option<Name>,
+    /// The path behind the last of the names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    up_to: Option<&'a str>,
+    /// Which structure of the volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<&'a str>,
+    reason: &'a str,
+}
+
+#[derive(Serialize)]
+struct Bytes {
+    from: u64,
+    /// Behind the last.
+    to: u64,
+}
+
+impl<'a> Missing<'a> {
+    fn new(path: Option<OsString>, part: &'static str, reason: &'a str) -> Missing<'a> {
+        let path = Name::or_null("path", path);
+        Missing { path, part, bytes: None, attribute: None, up_to: None, place: None, reason }
     }
 
-    /// Adds a line.
+    fn of(lost: &'a Lost, reason: &'a str) -> Missing<'a> {
+        let new = |path: OsString, part| Missing::new(Some(path), part, reason);
+        match lost {
+            Lost::Volume => new("/".into(), "volume"),
+            Lost::Names { from, to } => Missing { up_to: Some(to), ..new(from.into(), "names") },
+            Lost::Object(location) => new(bytes_of(location), "all"),
+            Lost::Record(location) => new(bytes_of(location), "record"),
+            Lost::Bytes { of, from, to } => {
+                Missing { bytes: Some(Bytes { from: *from, to: *to }), ..new(bytes_of(of), "bytes") }
+            }
+            Lost::Attribute { of, name } => {
+                let attribute = Name::new("attribute", OsString::from_vec(name.clone()));
+                Missing { attribute: Some(attribute), ..new(bytes_of(of), "attribute") }
+            }
+            Lost::Senseless(what) => new(what.into(), "all"),
+        }
+    }
+}
+
+impl List {
+    /// An empty list: of lines, in a document, or both.
+    pub fn new(lines: Option<Box<dyn Write>>, document: Option<Rc<RefCell<JsonStream>>>) -> List {
+        List { lines, document, count: 0 }
+    }
+
+    /// Adds a part.
     ///
     /// # Errors
-    /// It cannot be written. A closed pipe is no failure.
+    /// Its line cannot be written. A closed pipe is no failure.
     pub fn add(&mut self, lost: &Lost, why: &str) -> io::Result<()> {
         let (path, part) = match lost {
             Lost::Volume => (String::from("/"), String::from("the volume's record")),
@@ -33,40 +97,48 @@ impl List {
             Lost::Attribute { of, name } => (path_of(of), format!("attribute {}", escaped(name))),
             Lost::Senseless(what) => (escaped(what.as_bytes()), String::from("all")),
         };
-        self.write(&path, &part, why)
+        self.write((&path, &part, why), || Missing::of(lost, why))
     }
 
-    /// Adds a line about a part of an object in the target.
+    /// Adds the name of an object in the target.
     ///
     /// # Errors
     /// As [`add`](List::add).
-    pub fn add_part(&mut self, location: &Location, part: &str, why: &str) -> io::Result<()> {
-        self.write(&path_of(location), part, why)
+    pub fn add_name(&mut self, location: &Location, why: &str) -> io::Result<()> {
+        self.write((&path_of(location), "name", why), || Missing::new(Some(bytes_of(location)), "name", why))
     }
 
-    /// Adds a line about a structure of the volume, of which an older state may be all that is left.
+    /// Adds a structure of the volume, of which an older state may be all that is left.
     ///
     /// # Errors
     /// As [`add`](List::add).
     pub fn add_structure(&mut self, place: &str, why: &str) -> io::Result<()> {
-        self.write("-", place, why)
+        let missing = || Missing { place: Some(place), ..Missing::new(None, "structure", why) };
+        self.write(("-", place, why), missing)
     }
 
-    fn write(&mut self, path: &str, part: &str, why: &str) -> io::Result<()> {
+    fn write<'a>(
+        &mut self,
+        (path, part, why): (&str, &str, &str),
+        missing: impl FnOnce() -> Missing<'a>,
+    ) -> io::Result<()> {
         self.count += 1;
+        if let Some(document) = &self.document {
+            document.borrow_mut().item(&missing());
+        }
         let why = escaped(why.as_bytes());
-        match writeln!(self.out, "{path}\t{part}\t{why}") {
+        match self.lines.as_mut().map_or(Ok(()), |lines| writeln!(lines, "{path}\t{part}\t{why}")) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => written,
         }
     }
 
-    /// Writes what is buffered.
+    /// Writes what is buffered of the lines.
     ///
     /// # Errors
     /// As [`add`](List::add).
     pub fn finish(&mut self) -> io::Result<()> {
-        match self.out.flush() {
+        match self.lines.as_mut().map_or(Ok(()), |lines| lines.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             flushed => flushed,
         }
@@ -78,6 +150,17 @@ fn path_of(location: &Location) -> String {
         Location::Root => String::from("/"),
         Location::Path(names) => names.iter().map(|name| format!("/{}", escaped(name))).collect(),
         Location::Linked(number) => format!("linked file {number}"),
+    }
+}
+
+/// The same for programs: the path byte for byte.
+fn bytes_of(location: &Location) -> OsString {
+    match location {
+        Location::Root => "/".into(),
+        Location::Path(names) => {
+            OsString::from_vec(names.iter().flat_map(|name| [b"/", name.as_slice()].concat()).collect())
+        }
+        Location::Linked(number) => format!("linked file {number}").into(),
     }
 }
 
