@@ -72,6 +72,12 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
+/// The volume of a mount, byte for byte: a status has only text, but the kernel's list of mounts has it too.
+pub fn volume_of(mount: &MountEntry, status: &Status) -> PathBuf {
+    let (listed, told) = (mount.volume(), &status.identity.volume);
+    if listed.to_string_lossy() == told.to_string_lossy() { listed } else { told.clone() }
+}
+
 /// The BetrFS mount at a directory.
 pub fn mount_at(dir: &Path) -> Result<MountEntry, Failure> {
     let shown = dir.display();

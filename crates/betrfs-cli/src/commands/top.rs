@@ -1,5 +1,7 @@
 //! `betrfs top`: what a mount does now.
 
+mod between;
+mod document;
 mod frame;
 mod screen;
 
@@ -9,11 +11,13 @@ use std::time::{Duration, Instant};
 
 use betrfs_fuse::{MountEntry, Status};
 
-use self::frame::Sample;
+use self::between::{Between, Sample};
+use self::document::Document;
 use self::screen::{Screen, Wish};
 use crate::commands::stats;
-use crate::failure::{Failure, Outcome};
-use crate::format::print;
+use crate::failure::{Failure, Kind, Outcome};
+use crate::format::{Format, print, print_json};
+use crate::name::Name;
 
 /// Watch what a live mount does: requests, their times, device I/O, cache, log, checkpoints
 #[derive(clap::Args)]
@@ -21,21 +25,26 @@ use crate::format::print;
 Shows the rates between two questions to the server, and asks again at each interval; `q` ends it, any other key asks \
 at once. Where standard input or output is no terminal, it prints the first interval and ends. p50 and p99 are \
 the times of the server for requests of the interval. Amplification is what was written to the device for each byte \
-that users wrote to files by requests. `betrfs stats` has all counters, also for programs. Only root and the user who \
+that users wrote to files by requests. `--once --format json` prints the same as a document, in bytes and nanoseconds; \
+`betrfs stats` has all counters. Only root and the user who \
 mounted the volume may ask.
 
 Examples:
   betrfs top /mnt
-  betrfs top /mnt --once --interval 10           ten seconds, as text")]
+  betrfs top /mnt --once --interval 10           ten seconds, as text
+  betrfs top /mnt --once --format json")]
 pub struct Arguments {
     /// The directory on which the volume is mounted
     dir: PathBuf,
     /// Seconds between two questions to the server, from 0.1 to 3600
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_interval)]
     interval: Duration,
-    /// Print one interval as text and end, also at a terminal
+    /// Print one interval and end, also at a terminal
     #[arg(long)]
     once: bool,
+    /// How to print it; JSON only with --once
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
@@ -46,12 +55,24 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
+    if arguments.format == Format::Json && !arguments.once {
+        let why = "a document has one measurement: give --once with --format json";
+        return Err(Failure::of(Kind::Usage, why));
+    }
     let mount = stats::mount_at(&arguments.dir)?;
     let mut before = sample(&mount)?;
     let is_watched = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if arguments.once || !is_watched {
         std::thread::sleep(arguments.interval);
-        return print(frame::lines(&before, &sample(&mount)?, arguments.interval).join("\n"));
+        let now = sample(&mount)?;
+        return match arguments.format {
+            Format::Text => print(frame::lines(&before, &now, arguments.interval).join("\n")),
+            Format::Json => {
+                let volume = Name::new("volume", stats::volume_of(&mount, &now.status));
+                let dir = Name::new("dir", &mount.path);
+                print_json(&Document::new(volume, dir, &Between::new(&before, &now)))
+            }
+        };
     }
     let mut screen = Screen::open()?;
     screen.show(&[format!("the first interval, {} s", arguments.interval.as_secs_f64())])?;

@@ -74,6 +74,7 @@ fn is_a(kind: &str, value: &Value) -> bool {
         "string" => value.is_string(),
         "boolean" => value.is_boolean(),
         "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
         "array" => value.is_array(),
         "object" => value.is_object(),
         "null" => value.is_null(),

@@ -6,8 +6,10 @@ use std::process::Stdio;
 
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
+use serde_json::Value;
 
 use crate::mounted::{Mounted, betrfs, ended_with, ok, refused};
+use crate::schemas::valid;
 
 const FIRST_SCREEN: &str = "\x1b[?25h\x1b[?1049l";
 
@@ -57,6 +59,36 @@ fn top_prints_one_interval_where_there_is_no_terminal() {
 }
 
 #[test]
+fn top_prints_one_measurement_as_a_document() {
+    let mounted = Mounted::new();
+    let mut command = betrfs();
+    command.arg("top").arg(&mounted.dir).args(["--once", "--interval", "3", "--format", "json"]);
+    let top = command.stdout(Stdio::piped()).spawn().unwrap();
+    // At least some of them come between its two questions.
+    for n in 0..400 {
+        fs::write(mounted.path(format!("file{n}")), [7; 4096]).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let output = top.wait_with_output().unwrap();
+    ok(&output);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    valid("top", &told);
+    assert_eq!(told["volume"].as_str(), mounted.volume.to_str());
+    assert_eq!(told["dir"].as_str(), mounted.dir.to_str());
+    assert_eq!(told["state"]["is"], "writable");
+    let number = |pointer: &str| told.pointer(pointer).and_then(Value::as_f64).unwrap_or_default();
+    assert!(number("/seconds") >= 3.0, "{told}");
+    let write = number("/requests/write/per_second");
+    assert!(write > 0.0 && number("/requests_per_second") >= write, "{told}");
+    let (p50, p99) = (number("/requests/write/p50_ns"), number("/requests/write/p99_ns"));
+    assert!(p50 > 0.0 && p99 >= p50 && number("/requests/write/errors_per_second") == 0.0, "{told}");
+    // Each wrote 4 KiB; of one that is under way only a part may be counted.
+    let bytes = number("/files/write_bytes_per_second");
+    assert!((bytes - write * 4096.0).abs() < 2.0 * 4096.0, "{told}");
+    assert!(told["write_amplification"]["now"].is_number() && number("/room/total_bytes") > 0.0, "{told}");
+}
+
+#[test]
 fn top_at_a_terminal_shows_frames_until_q_and_leaves_it_as_it_was() {
     let mounted = Mounted::new();
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
@@ -101,4 +133,5 @@ fn top_refuses_what_is_no_mount_and_no_interval() {
     let top = |more: &[&str]| betrfs().arg("top").arg(dir.path()).args(more).output().unwrap();
     refused(&top(&["--once"]), &["no BetrFS volume is mounted on"]);
     ended_with(&top(&["--interval", "0"]), 2, &["0.1 to 3600"]);
+    ended_with(&top(&["--format", "json"]), 2, &["give --once with --format json"]);
 }

@@ -1,76 +1,26 @@
 //! One frame: the difference of two samples in words.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use betrfs_fuse::{Latency, Status};
+use betrfs_fuse::Status;
 
+use super::between::{Between, Sample, count, engine, errors};
 use crate::commands::stats;
 use crate::size;
 use crate::span;
 
-/// The status of a mount, and when it was told.
-pub struct Sample {
-    pub status: Status,
-    pub at: Instant,
+/// The ratio; `-` if there is none.
+fn amplification(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
 }
 
-/// What happened between two samples.
-struct Between<'a> {
-    before: &'a Status,
-    now: &'a Status,
-    seconds: f64,
-}
-
-impl Between<'_> {
-    fn per_second(&self, count: impl Fn(&Status) -> u64) -> f64 {
-        self.difference(count) as f64 / self.seconds
-    }
-
-    fn difference(&self, count: impl Fn(&Status) -> u64) -> u64 {
-        count(self.now).saturating_sub(count(self.before))
-    }
-
-    /// A counter of the engine for each second.
-    fn engine(&self, name: &str) -> f64 {
-        self.per_second(|status| engine(status, name))
-    }
-
-    fn bytes(&self, count: impl Fn(&Status) -> u64) -> String {
-        format!("{}/s", size::show(self.per_second(count).round() as u64))
-    }
-
-    fn latency(&self, kind: &str) -> Latency {
-        let none = Latency::default();
-        let of = |status: &Status| status.latencies.get(kind).cloned();
-        of(self.now).unwrap_or_default().since(&of(self.before).unwrap_or(none))
-    }
-}
-
-fn engine(status: &Status, name: &str) -> u64 {
-    status.engine.get(name).copied().unwrap_or(0)
-}
-
-fn count(status: &Status, kind: &str) -> u64 {
-    status.requests.get(kind).map_or(0, |requests| requests.count)
-}
-
-fn errors(status: &Status, kind: &str) -> u64 {
-    status.requests.get(kind).map_or(0, |requests| requests.errors)
-}
-
-/// Device bytes written for each byte of users; `-` if they wrote none.
-fn amplification(device_bytes: u64, user_bytes: u64) -> String {
-    match user_bytes {
-        0 => "-".to_owned(),
-        _ => format!("{:.2}", device_bytes as f64 / user_bytes as f64),
-    }
+fn bytes(per_second: f64) -> String {
+    format!("{}/s", size::show(per_second.round() as u64))
 }
 
 /// The lines of a frame. The interval is the one that was asked for.
 pub fn lines(before: &Sample, now: &Sample, interval: Duration) -> Vec<String> {
-    // Not the interval: the server may have taken its time to answer.
-    let seconds = now.at.duration_since(before.at).as_secs_f64().max(f64::MIN_POSITIVE);
-    let between = Between { before: &before.status, now: &now.status, seconds };
+    let between = Between::new(before, now);
     let status = &now.status;
     let identity = &status.identity;
     let mut lines = vec![
@@ -87,34 +37,31 @@ pub fn lines(before: &Sample, now: &Sample, interval: Duration) -> Vec<String> {
     ];
     lines.extend(requests(&between));
     lines.push(String::new());
-    let queries = |status: &Status| status.operations.values().map(|cost| cost.queries).sum();
-    let scans = |status: &Status| status.operations.values().map(|cost| cost.scans).sum();
-    let written = |status: &Status| engine(status, "device_write_bytes");
     lines.extend([
         format!(
             "files   {} read, {} written",
-            between.bytes(|s| s.data.read_bytes),
-            between.bytes(|s| s.data.write_bytes)
+            bytes(between.per_second(|s| s.data.read_bytes)),
+            bytes(between.per_second(|s| s.data.write_bytes))
         ),
         format!(
             "tree    {:.1} queries/s, {:.1} scans/s, {:.1} commits/s, {:.1} flushes/s",
-            between.per_second(queries),
-            between.per_second(scans),
+            between.queries(),
+            between.scans(),
             between.engine("commits"),
             between.engine("flushes")
         ),
         format!(
             "device  {:.1} reads/s, {}; {:.1} writes/s, {}; {:.1} syncs/s",
             between.engine("device_reads"),
-            between.bytes(|s| engine(s, "device_read_bytes")),
+            bytes(between.engine("device_read_bytes")),
             between.engine("device_writes"),
-            between.bytes(written),
+            bytes(between.engine("device_write_bytes")),
             between.engine("device_syncs")
         ),
         format!(
             "        write amplification {} now, {} since the mount",
-            amplification(between.difference(written), between.difference(|s| s.data.write_bytes)),
-            amplification(written(status), status.data.write_bytes)
+            amplification(between.amplification_now()),
+            amplification(between.amplification_since_mount())
         ),
         format!(
             "cache   {}, {} of it dirty",
@@ -163,7 +110,9 @@ fn log(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::time::Instant;
 
+    use betrfs_fuse::Latency;
     use serde_json::json;
 
     use super::*;
