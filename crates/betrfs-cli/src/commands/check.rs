@@ -2,7 +2,7 @@
 
 mod repair;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -15,6 +15,7 @@ use crate::commands::stats;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::helper::ExitCodes;
+use crate::name::Name;
 use crate::opening;
 use crate::plain_text::on_one_line;
 use crate::progress::Progress;
@@ -57,7 +58,8 @@ pub struct Arguments {
 /// The result for programs, printed in any case.
 #[derive(Serialize)]
 struct Document<'a> {
-    volume: &'a str,
+    #[serde(flatten)]
+    volume: Name,
     clean: bool,
     #[serde(flatten)]
     report: CheckReport,
@@ -90,7 +92,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         };
         return repaired.unwrap_or_else(|failure| {
             if arguments.format == Format::Json {
-                print_json(&document(&shown, Checked::default(), Some(&failure)))?;
+                print_json(&document(&arguments.volume, Checked::default(), Some(&failure)))?;
             }
             Err(failure)
         });
@@ -107,7 +109,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         Err(failure) => (Checked::default(), Some(failure)),
     };
     match arguments.format {
-        Format::Json => print_json(&document(&shown, checked, failure.as_ref()))?,
+        Format::Json => print_json(&document(&arguments.volume, checked, failure.as_ref()))?,
         Format::Text => {
             if failure.is_none() {
                 print(format_args!("{shown}: no problem found"))?;
@@ -186,13 +188,13 @@ fn of_later_version(shown: &str, report: &CheckReport) -> Option<Failure> {
     })
 }
 
-fn document<'a>(shown: &'a str, checked: Checked, failure: Option<&Failure>) -> Document<'a> {
+fn document(volume: &Path, checked: Checked, failure: Option<&Failure>) -> Document<'static> {
     let Checked { report, refused } = checked;
     let is_told = report.problems.is_empty();
     let refused = refused.as_ref().map(ToString::to_string);
     let is_told_only_there = |failure: &&Failure| is_told || failure.kind() == Kind::Other;
     let error = refused.or_else(|| failure.filter(is_told_only_there).map(ToString::to_string));
-    Document { volume: shown, clean: failure.is_none(), report, repair: None, error }
+    Document { volume: Name::new("volume", volume), clean: failure.is_none(), report, repair: None, error }
 }
 
 /// Prints each problem, each range of known damage and each note as one line.

@@ -14,6 +14,7 @@ use crate::commands::properties::{Name, Shown};
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
+use crate::name;
 use crate::path;
 use crate::plain_text::on_one_line;
 
@@ -54,13 +55,14 @@ struct Value {
     value: String,
     source: Source,
     /// The directory that an inherited value is from.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    from: Option<String>,
+    #[serde(flatten)]
+    from: Option<name::Name>,
 }
 
 #[derive(Serialize)]
 struct Directory {
-    path: String,
+    #[serde(flatten)]
+    path: name::Name,
     properties: BTreeMap<&'static str, Value>,
 }
 
@@ -85,13 +87,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     for Directory { path, properties } in &found.directories {
         if *recursive {
-            print(format_args!("{}:", on_one_line(path)))?;
+            print(format_args!("{}:", on_one_line(&path.to_string())))?;
         }
         for (name, Value { value, source, from }) in properties {
             let source = match (source, from) {
                 (Source::Default, _) => "default".to_owned(),
                 (Source::Local, _) => "local".to_owned(),
-                (Source::Inherited, Some(from)) => format!("inherited from {}", on_one_line(from)),
+                (Source::Inherited, Some(from)) => {
+                    format!("inherited from {}", on_one_line(&from.to_string()))
+                }
                 (Source::Inherited, None) => "inherited from above the mount point".to_owned(),
             };
             print(format_args!("{name:<12} {value:<8} {source}"))?;
@@ -139,18 +143,20 @@ fn shown(dir: &Path, names: &[Name], properties: &Properties) -> Directory {
             PropertySource::Own => (Source::Local, None),
             PropertySource::Inherited { levels } => (Source::Inherited, above(dir, levels)),
         };
+        let from = from.map(|from| name::Name::new("from", from));
         (name.word(), Value { value, source, from })
     };
-    Directory { path: dir.display().to_string(), properties: names.iter().map(value).collect() }
+    let path = name::Name::new("path", dir);
+    Directory { path, properties: names.iter().map(value).collect() }
 }
 
 /// The path of the directory so many components further up; `None` if it is not on this mount, as where only
 /// a part of the volume is mounted.
-fn above(dir: &Path, levels: u32) -> Option<String> {
+fn above(dir: &Path, levels: u32) -> Option<PathBuf> {
     let whole = dir.canonicalize().ok()?;
     let above = whole.ancestors().nth(levels.try_into().ok()?)?;
     let is_here = fs::metadata(above).ok()?.dev() == fs::metadata(&whole).ok()?.dev();
-    is_here.then(|| above.display().to_string())
+    is_here.then(|| above.to_owned())
 }
 
 fn properties_of(dir: &Path) -> Result<Properties, Failure> {

@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::commands::{change, layout, stats, usage};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
+use crate::name::Name;
 use crate::tags;
 use picture::{CELLS_MAX, Directory, PICTURE_BEGIN, Picture};
 
@@ -49,8 +50,9 @@ pub struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Drawn<'a> {
-    picture: &'a str,
+struct Drawn {
+    #[serde(flatten)]
+    picture: Name,
     cells: usize,
     cell_bytes: u64,
     volume_bytes: u64,
@@ -96,7 +98,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let (cells, cell_bytes) = (layout.cells.len(), layout.cell_bytes);
     match arguments.format {
         Format::Text => print(format_args!("{shown}: {cells} cells of {cell_bytes} bytes")),
-        Format::Json => print_json(&Drawn { picture: &shown, cells, cell_bytes, volume_bytes }),
+        Format::Json => {
+            let picture = Name::new("picture", &arguments.picture);
+            print_json(&Drawn { picture, cells, cell_bytes, volume_bytes })
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::commands::{metadata_copies, stats};
 use crate::errors;
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
+use crate::name::Name;
 use crate::size;
 use crate::tags;
 
@@ -36,10 +37,12 @@ pub struct Arguments {
 
 #[derive(Serialize)]
 struct Info {
-    volume: String,
+    #[serde(flatten)]
+    volume: Name,
     label: String,
     uuid: String,
-    dir: String,
+    #[serde(flatten)]
+    dir: Name,
     pid: i32,
     state: String,
     volume_bytes: u64,
@@ -81,10 +84,10 @@ fn info(path: &Path) -> Result<Option<Info>, Failure> {
     // In a frozen directory with a name that waits to be made nothing can be looked up.
     let snapshots = if found.is_dir() && status.state.is != "frozen" { count_snapshots(path) } else { None };
     Ok(Some(Info {
-        volume: status.identity.volume.display().to_string(),
+        volume: Name::new("volume", stats::volume_of(&mount, &status)),
         label: status.label,
         uuid: status.uuid,
-        dir: mount.path.display().to_string(),
+        dir: Name::new("dir", &mount.path),
         pid: status.identity.pid,
         state: status.state.is,
         volume_bytes: status.room.volume_bytes,

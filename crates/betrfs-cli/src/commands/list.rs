@@ -6,9 +6,11 @@ use betrfs_fuse::{ErrorStatus, MountEntry, Status};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::commands::stats;
 use crate::errors;
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
+use crate::name::Name;
 use crate::size;
 
 /// List the volumes that are mounted on this machine
@@ -29,9 +31,11 @@ pub struct Arguments {
 #[derive(Serialize)]
 pub struct Listed {
     /// The volume's file or block device.
-    volume: String,
+    #[serde(flatten)]
+    volume: Name,
     /// Where it is mounted.
-    dir: String,
+    #[serde(flatten)]
+    dir: Name,
     label: Option<String>,
     uuid: Option<String>,
     pid: Option<i32>,
@@ -58,10 +62,10 @@ pub fn mounts() -> Result<Vec<Listed>, Failure> {
 }
 
 fn listed(mount: &MountEntry) -> Listed {
-    let dir = mount.path.display().to_string();
+    let dir = Name::new("dir", &mount.path);
     match Status::ask(mount) {
         Ok(status) => Listed {
-            volume: status.identity.volume.display().to_string(),
+            volume: Name::new("volume", stats::volume_of(mount, &status)),
             dir,
             label: Some(status.label),
             uuid: Some(status.uuid),
@@ -74,7 +78,7 @@ fn listed(mount: &MountEntry) -> Listed {
             state: status.state.is,
         },
         Err(why) => Listed {
-            volume: mount.volume().display().to_string(),
+            volume: Name::new("volume", mount.volume()),
             dir,
             label: None,
             uuid: None,

@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::commands::{label, uuid};
 use crate::failure::{Failure, Outcome, warn};
 use crate::format::{Format, print, print_json};
+use crate::name::Name;
 use crate::path::absolute;
 use crate::size;
 use crate::tags::Tags;
@@ -69,7 +70,8 @@ pub struct Arguments {
 
 #[derive(Serialize)]
 struct Made<'a> {
-    volume: &'a str,
+    #[serde(flatten)]
+    volume: Name,
     size_bytes: u64,
     /// Null for a volume that does not grow by itself.
     grow_to_bytes: Option<u64>,
@@ -130,7 +132,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             print(format_args!("{shown}: a volume of {size}{}", grows.unwrap_or_default()))
         }
         Format::Json => print_json(&Made {
-            volume: &shown,
+            volume: Name::new("volume", volume),
             size_bytes,
             grow_to_bytes,
             metadata_copies: node_copies.count(),

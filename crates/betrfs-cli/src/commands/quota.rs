@@ -13,6 +13,7 @@ use crate::bar::LateBar;
 use crate::commands::{layout, stats};
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
+use crate::name::Name;
 use crate::path;
 use crate::plain_text::on_one_line;
 use crate::size;
@@ -120,7 +121,8 @@ fn parse_objects(text: &str) -> Result<Limit, String> {
 /// A directory's quota.
 #[derive(Serialize)]
 struct Shown {
-    path: String,
+    #[serde(flatten)]
+    path: Name,
     used_bytes: u64,
     /// Null for no limit.
     limit_bytes: Option<u64>,
@@ -137,7 +139,7 @@ struct List {
 impl Shown {
     fn new(path: &Path, quota: &Quota) -> Shown {
         Shown {
-            path: path.display().to_string(),
+            path: Name::new("path", path),
             used_bytes: quota.used.bytes,
             limit_bytes: quota.limits.bytes,
             used_objects: quota.used.objects,
@@ -217,7 +219,7 @@ fn list(place: &Path, format: Format) -> Outcome {
     print(format_args!("{:>12} {:>12} {:>12} {:>12}  directory", "bytes", "of", "objects", "of"))?;
     quotas.iter().try_for_each(|quota| {
         let ([bytes, objects], used) = (quota.limits(), size::show(quota.used_bytes));
-        let path = on_one_line(&quota.path);
+        let path = on_one_line(&quota.path.to_string());
         print(format_args!("{used:>12} {bytes:>12} {:>12} {objects:>12}  {path}", quota.used_objects))
     })
 }

@@ -14,6 +14,7 @@ use crate::commands::stats;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::helper::ExitCodes;
+use crate::name::Name;
 use crate::progress::Progress;
 use crate::size;
 
@@ -54,8 +55,9 @@ pub struct Arguments {
 
 /// The result for programs, printed in any case.
 #[derive(Serialize)]
-struct Document<'a> {
-    volume: &'a str,
+struct Document {
+    #[serde(flatten)]
+    volume: Name,
     clean: bool,
     /// What was found; null if the scrub failed.
     #[serde(flatten)]
@@ -81,7 +83,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
         (Format::Json, _) => {
             let error = failure.as_ref().filter(|_| scrubbed.is_none()).map(ToString::to_string);
             let clean = failure.is_none();
-            print_json(&Document { volume: &shown, clean, scrubbed, error })?;
+            let volume = Name::new("volume", &arguments.dir);
+            print_json(&Document { volume, clean, scrubbed, error })?;
         }
         (Format::Text, Some(ScrubReport { report, scrub })) => {
             if failure.is_none() {

@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::commands::{stats, usage};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json, print_name};
+use crate::name::{Name, NameList};
 use crate::plain_text::on_one_line;
 use crate::size;
 use crate::{ownership, path};
@@ -204,8 +205,10 @@ fn restore(dir: &Path, name: &OsStr, keep_as: Option<&OsStr>, dry_run: bool, for
     #[derive(Serialize)]
     struct RestoreDone {
         dry_run: bool,
-        restored: String,
-        kept_as: String,
+        #[serde(flatten)]
+        restored: Name,
+        #[serde(flatten)]
+        kept_as: Name,
     }
     let (name, mut names) = (checked(name)?, Names::new(keep_as, BEFORE_RESTORE)?);
     stats::approach(dir)?;
@@ -216,14 +219,13 @@ fn restore(dir: &Path, name: &OsStr, keep_as: Option<&OsStr>, dry_run: bool, for
     let done = names.find(restored, |error| matches!(error, RestoreError::Os(error) if is_taken(error)));
     let keep_as = &names.current;
     done.map_err(|error| not_restored(dir, name, keep_as, &error))?;
-    let (shown, kept_as) = (name.display(), keep_as.display());
     match format {
         Format::Json => {
-            let (restored, kept_as) = (shown.to_string(), kept_as.to_string());
+            let (restored, kept_as) = (Name::new("restored", name), Name::new("kept_as", keep_as));
             print_json(&RestoreDone { dry_run, restored, kept_as })
         }
         Format::Text => {
-            let dir = dir.display();
+            let (dir, shown, kept_as) = (dir.display(), name.display(), keep_as.display());
             print(match dry_run {
                 true => format!("would restore {dir} to {shown}, and keep its present state as {kept_as}"),
                 false => format!("restored {dir} to {shown}; the state before is its snapshot {kept_as}"),
@@ -278,7 +280,8 @@ fn not_deleted(dir: &Path, name: &OsStr, error: &io::Error) -> Failure {
 
 #[derive(Serialize)]
 struct Listed {
-    name: String,
+    #[serde(flatten)]
+    name: Name,
     made: Timestamp,
     #[serde(flatten)]
     usage: usage::Usage,
@@ -295,7 +298,7 @@ fn list(dir: &Path, long: bool, format: Format) -> Outcome {
     }
     let listed = found.iter().map(|Snapshot { name, made }| {
         let usage = usage::usage_of(&dir.join(OsStr::from_bytes(betrfs::SNAPSHOTS_NAME)).join(name))?;
-        Ok(Listed { name: name.to_string_lossy().into_owned(), made: *made, usage })
+        Ok(Listed { name: Name::new("name", name), made: *made, usage })
     });
     let snapshots = listed.collect::<Result<Vec<_>, Failure>>()?;
     if format == Format::Json {
@@ -305,21 +308,23 @@ fn list(dir: &Path, long: bool, format: Format) -> Outcome {
     snapshots.iter().try_for_each(|Listed { name, made, usage }| {
         let made = Zoned::new(*made, TimeZone::system()).strftime("%F %T").to_string();
         let (stored, freed) = (size::show(usage.stored_bytes), size::show(usage.freed_bytes));
-        print(format_args!("{made:<20} {stored:>12} {freed:>12}  {}", on_one_line(name)))
+        print(format_args!("{made:<20} {stored:>12} {freed:>12}  {}", on_one_line(&name.to_string())))
     })
 }
 
 fn prune(dir: &Path, rules: &Rules, prefix: &OsStr, dry_run: bool, format: Format) -> Outcome {
     #[derive(Serialize)]
     struct Kept {
-        name: String,
+        #[serde(flatten)]
+        name: Name,
         made: Timestamp,
         rules: Vec<Rule>,
     }
     #[derive(Serialize)]
     struct Pruned {
         dry_run: bool,
-        removed: Vec<String>,
+        #[serde(flatten)]
+        removed: NameList,
         kept: Vec<Kept>,
     }
     if !rules.keep_some() {
@@ -331,11 +336,11 @@ fn prune(dir: &Path, rules: &Rules, prefix: &OsStr, dry_run: bool, format: Forma
     found.retain(|snapshot| snapshot.name.as_encoded_bytes().starts_with(prefix.as_encoded_bytes()));
     found.sort_by(|one, other| other.made.cmp(&one.made).then(other.name.cmp(&one.name)));
     let made: Vec<Timestamp> = found.iter().map(|snapshot| snapshot.made).collect();
-    let mut pruned = Pruned { dry_run, removed: Vec::new(), kept: Vec::new() };
+    let mut pruned = Pruned { dry_run, removed: NameList::new("removed"), kept: Vec::new() };
     for (snapshot, rules) in found.iter().zip(rules.reasons(&made, &TimeZone::system())) {
-        let name = snapshot.name.to_string_lossy().into_owned();
+        let name = snapshot.name.as_os_str();
         if !rules.is_empty() {
-            pruned.kept.push(Kept { name, made: snapshot.made, rules });
+            pruned.kept.push(Kept { name: Name::new("name", name), made: snapshot.made, rules });
             continue;
         }
         if !dry_run {
@@ -343,9 +348,9 @@ fn prune(dir: &Path, rules: &Rules, prefix: &OsStr, dry_run: bool, format: Forma
         }
         if format == Format::Text {
             let done = if dry_run { "would remove" } else { "removed" };
-            print(format_args!("{done} {}", on_one_line(&name)))?;
+            print(format_args!("{done} {}", on_one_line(&name.to_string_lossy())))?;
         }
-        pruned.removed.push(name);
+        pruned.removed.values.push(name.to_owned());
     }
     if format == Format::Json { print_json(&pruned) } else { Ok(()) }
 }

@@ -11,11 +11,13 @@ use betrfs_fuse::{
     VolumeState, metrics_page,
 };
 use rustix::fs::{Mode, OFlags};
+use serde::Serialize;
 
 use crate::commands::{change, metadata_copies};
 use crate::errors;
 use crate::failure::{Failure, Outcome};
 use crate::format::{print, print_json};
+use crate::name::{HexOf, Name};
 use crate::size;
 use crate::span;
 
@@ -56,6 +58,27 @@ enum StatsFormat {
     Prometheus,
 }
 
+/// The status for programs.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    status: &'a Status,
+    #[serde(flatten)]
+    volume: HexOf,
+    #[serde(flatten)]
+    mount_point: HexOf,
+}
+
+impl Document<'_> {
+    fn new<'a>(mount: &MountEntry, status: &'a Status) -> Document<'a> {
+        Document {
+            status,
+            volume: HexOf(Name::new("volume", volume_of(mount, status))),
+            mount_point: HexOf(Name::new("mount_point", &mount.path)),
+        }
+    }
+}
+
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
     let dir = &arguments.dir;
@@ -63,7 +86,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let status = Status::ask(&mount).map_err(|why| unheard(dir, &why))?;
     match arguments.format {
         StatsFormat::Text => print(told(&status)?.trim_end()),
-        StatsFormat::Json => print_json(&status),
+        StatsFormat::Json => print_json(&Document::new(&mount, &status)),
         StatsFormat::Prometheus => print(metrics_page(&status)?.trim_end()),
     }?;
     match arguments.reset_errors {

@@ -13,6 +13,7 @@ use crate::commands::snapshot::listing::snapshots;
 use crate::commands::usage::{Usage, usage_of};
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
+use crate::name::Name;
 use crate::size;
 
 /// The deepest level: each is a call within a call.
@@ -51,7 +52,8 @@ enum Kind {
 
 #[derive(Serialize)]
 struct Place {
-    name: String,
+    #[serde(flatten)]
+    name: Name,
     kind: Kind,
     /// When a snapshot was made.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,8 +73,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
         return Err(Failure::new(format!("{} is no directory", dir.display())));
     }
     let entries = entries(dir, found.dev(), arguments.depth)?;
-    let tree =
-        Place { name: dir.to_string_lossy().into_owned(), kind: Kind::Directory, made: None, usage, entries };
+    let name = Name::new("name", dir);
+    let tree = Place { name, kind: Kind::Directory, made: None, usage, entries };
     if arguments.format == Format::Json {
         return print_json(&tree);
     }
@@ -124,7 +126,7 @@ fn place(
     (device, levels): (u64, u32),
 ) -> Result<Option<Place>, Failure> {
     let found = usage_of(path).and_then(|usage| {
-        let name = name.to_string_lossy().into_owned();
+        let name = Name::new("name", name);
         Ok(Place { name, kind, made, usage, entries: entries(path, device, levels)? })
     });
     match found {
@@ -143,7 +145,7 @@ fn place(
 fn lines(place: &Place, begin: &str, indent: &str) -> Vec<String> {
     let Usage { stored_bytes, shared_bytes, freed_bytes } = place.usage;
     let [stored, shared, own] = [stored_bytes, shared_bytes, freed_bytes].map(size::show);
-    let name = place.name.replace(char::is_control, "\u{fffd}");
+    let name = place.name.to_string().replace(char::is_control, "\u{fffd}");
     let made = place.made.map(|made| format!("  (snapshot, {made:.0})")).unwrap_or_default();
     let mut lines = vec![format!("{stored:>12} {shared:>12} {own:>12}  {begin}{name}{made}")];
     for (at, entry) in place.entries.iter().enumerate() {
@@ -161,7 +163,7 @@ mod tests {
     fn place(name: &str, made: Option<Timestamp>, entries: Vec<Place>) -> Place {
         let kind = if made.is_some() { Kind::Snapshot } else { Kind::Directory };
         let usage = Usage { stored_bytes: 3 << 20, shared_bytes: 2 << 20, freed_bytes: 1 << 20 };
-        Place { name: name.to_owned(), kind, made, usage, entries }
+        Place { name: Name::new("name", name), kind, made, usage, entries }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
+use crate::name::Name;
 use crate::path;
 use crate::plain_text::on_one_line;
 use crate::size;
@@ -50,7 +51,8 @@ pub struct Usage {
 
 #[derive(Serialize)]
 struct Line {
-    path: String,
+    #[serde(flatten)]
+    path: Name,
     #[serde(flatten)]
     usage: Usage,
 }
@@ -77,7 +79,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     lines.iter().try_for_each(|Line { path, usage }| {
         let [stored, shared, freed] =
             [usage.stored_bytes, usage.shared_bytes, usage.freed_bytes].map(size::show);
-        print(format_args!("{stored:>12} {shared:>12} {freed:>12}  {}", on_one_line(path)))
+        print(format_args!("{stored:>12} {shared:>12} {freed:>12}  {}", on_one_line(&path.to_string())))
     })
 }
 
@@ -96,7 +98,7 @@ fn below(path: &Path, levels: u32, lines: &mut Vec<Line>) -> Outcome {
         dirs.sort();
         dirs.iter().try_for_each(|dir| below(dir, levels - 1, lines))?;
     }
-    lines.push(Line { path: path.display().to_string(), usage });
+    lines.push(Line { path: Name::new("path", path), usage });
     Ok(())
 }
 

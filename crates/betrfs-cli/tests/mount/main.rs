@@ -9,6 +9,7 @@ mod attributes;
 mod backup;
 mod block_device;
 mod block_mount;
+mod byte_names;
 mod cases;
 mod check;
 mod clones;

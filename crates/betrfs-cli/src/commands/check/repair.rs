@@ -13,6 +13,7 @@ use super::{Arguments, Document, WAYS_OUT, failed, print_problems};
 use crate::commands::mkfs::before;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
+use crate::name::Name;
 use crate::opening;
 use crate::plain_text::on_one_line;
 use crate::progress::Progress;
@@ -80,7 +81,7 @@ pub fn run(arguments: &Arguments, shown: &str) -> Result<Outcome, Failure> {
         let note = "it was closed, and is not read (-f reads it)";
         return Ok(match arguments.format {
             Format::Text => print(format_args!("{shown}: {note}")),
-            Format::Json => print_json(&unread(shown, note)),
+            Format::Json => print_json(&unread(arguments, note)),
         });
     }
     let device = Arc::new(betrfs_fuse::open_device(&arguments.volume)?);
@@ -109,7 +110,7 @@ pub fn run(arguments: &Arguments, shown: &str) -> Result<Outcome, Failure> {
     })?;
     let verdict = verdict(shown, &repair);
     match arguments.format {
-        Format::Json => print_json(&document(shown, &repair, verdict.as_ref()))?,
+        Format::Json => print_json(&document(arguments, &repair, verdict.as_ref()))?,
         Format::Text if repair.before.found() == 0 => {
             print(format_args!("{shown}: no problem found"))?;
             print_problems(shown, &repair.before.clone().into())?;
@@ -218,18 +219,19 @@ fn verdict(shown: &str, repair: &Repair) -> Option<Failure> {
 }
 
 /// The document of a volume that was not read.
-fn unread<'a>(shown: &'a str, note: &str) -> Document<'a> {
+fn unread(arguments: &Arguments, note: &str) -> Document<'static> {
     let report = CheckReport { notes: vec![note.to_owned()], ..CheckReport::default() };
-    Document { volume: shown, clean: true, report, repair: None, error: None }
+    let volume = Name::new("volume", &arguments.volume);
+    Document { volume, clean: true, report, repair: None, error: None }
 }
 
-fn document<'a>(shown: &'a str, repair: &'a Repair, verdict: Option<&Failure>) -> Document<'a> {
+fn document<'a>(arguments: &Arguments, repair: &'a Repair, verdict: Option<&Failure>) -> Document<'a> {
     let changes = repair.mended.iter();
     let changes =
         changes.map(|Mended { code, loses, what, .. }| Change { code, loses: *loses, what }).collect();
     let told = Told { written: repair.generation.is_some(), changes, left: repair.after.clone().into() };
     Document {
-        volume: shown,
+        volume: Name::new("volume", &arguments.volume),
         clean: verdict.is_none(),
         report: repair.before.clone().into(),
         repair: Some(told),

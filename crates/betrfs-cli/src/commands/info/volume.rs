@@ -1,5 +1,6 @@
 //! What is known of a volume by its file or block device.
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -11,16 +12,19 @@ use crate::commands::{change, metadata_copies, stats};
 use crate::errors;
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
+use crate::name::Name;
 use crate::size;
 use crate::tags::Tags;
 
 #[derive(Serialize)]
 struct VolumeInfo {
-    volume: String,
+    #[serde(flatten)]
+    volume: Name,
     label: String,
     uuid: String,
     /// Where it is mounted, if it is.
-    dir: Option<String>,
+    #[serde(flatten)]
+    dir: Name,
     /// That of its mount; else `closed`, or `not-closed`: then a mount replays its log.
     state: String,
     volume_bytes: u64,
@@ -38,14 +42,14 @@ pub fn may_be(path: &Path) -> bool {
 
 /// What the server of its mount says or, if nobody has mounted it, its superblock.
 fn volume_info(path: &Path) -> Result<VolumeInfo, Failure> {
-    let volume = path.display().to_string();
+    let volume = Name::new("volume", path);
     if let Some(mount) = change::mount_of(path) {
         let status = Status::ask(&mount).map_err(|why| stats::unheard(&mount.path, &why))?;
         return Ok(VolumeInfo {
             volume,
             label: status.label,
             uuid: status.uuid,
-            dir: Some(mount.path.display().to_string()),
+            dir: Name::new("dir", &mount.path),
             state: status.state.is,
             volume_bytes: status.room.volume_bytes,
             grow_to_bytes: status.room.grow_to_bytes,
@@ -58,7 +62,7 @@ fn volume_info(path: &Path) -> Result<VolumeInfo, Failure> {
         volume,
         label: tags.label,
         uuid: tags.uuid.to_string(),
-        dir: None,
+        dir: Name::or_null("dir", None::<OsString>),
         state: if tags.closed { "closed" } else { "not-closed" }.to_owned(),
         volume_bytes: tags.volume_bytes,
         grow_to_bytes: tags.grow_to_bytes,
@@ -76,7 +80,7 @@ pub fn show(path: &Path, format: Format) -> Outcome {
     print(format_args!("volume     {}", info.volume))?;
     print(format_args!("label      {}", info.label))?;
     print(format_args!("uuid       {}", info.uuid))?;
-    match &info.dir {
+    match info.dir.shown() {
         Some(dir) => print(format_args!("mounted on {dir}, {}", info.state))?,
         None => print(format_args!("state      {}", info.state))?,
     }

@@ -46,10 +46,12 @@ fn add_volume(text: &mut String) {
     for (option, meaning) in DESCRIBED {
         writeln!(text, "{}", wrapped(&format!("- `{option}`: {meaning}"))).unwrap();
     }
-    write!(text, "\n### Lines of fstab(5)\n\n```text\n{}\n```\n\n### Promises\n", volume::LINES.join("\n"))
-        .unwrap();
-    for promise in volume::PROMISES {
-        write!(text, "\n{}\n", wrapped(promise)).unwrap();
+    write!(text, "\n### Lines of fstab(5)\n\n```text\n{}\n```\n", volume::LINES.join("\n")).unwrap();
+    for (heading, paragraphs) in [("JSON documents", volume::JSON), ("Promises", volume::PROMISES)] {
+        write!(text, "\n### {heading}\n").unwrap();
+        for paragraph in paragraphs {
+            write!(text, "\n{}\n", wrapped(paragraph)).unwrap();
+        }
     }
     text.push_str("\n### Limits\n\n");
     for (what, limit) in volume::limits() {

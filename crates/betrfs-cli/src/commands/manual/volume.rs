@@ -12,6 +12,14 @@ pub(super) const LINES: &[&str] = &[
     "  LABEL=photos      /data  betrfs  nofail,discard              0 2",
 ];
 
+pub(super) const JSON: &[&str] = &[
+    "Commands that print data print one JSON document with `--format json`. Its `schema_version` grows when a field \
+     changes its meaning or goes; fields may be added.",
+    "A name or a path that is not UTF-8 has the replacement character U+FFFD in its field, and then a field of the \
+     same name with `_hex` behind it has all its bytes in hexadecimal: `path_hex` beside `path`. Beside a list of \
+     names stands one of the same length, with null for those that are UTF-8.",
+];
+
 pub(super) const PROMISES: &[&str] = &[
     "What was fsynced is there after a crash, with the names that lead to it. Of all else a prefix is there, in the \
      order in which it was done over all files, each operation whole; a write(2) of up to 1 MiB that crosses no \
@@ -53,6 +61,7 @@ pub(super) fn page() -> Vec<u8> {
          2: fsck(8) then has the volume checked by `betrfs check` at the start of the system.",
     ));
     verbatim(LINES, &mut roff);
+    section("JSON", JSON, &mut roff);
     section("PROMISES", PROMISES, &mut roff);
     roff.control("SH", ["LIMITS"]);
     for (what, limit) in limits() {
