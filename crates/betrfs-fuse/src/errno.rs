@@ -44,6 +44,7 @@ mod tests {
             (Error::NotFound, Errno::NOENT),
             (Error::NameTooLong, Errno::NAMETOOLONG),
             (Error::from(betree::Error::NoSpace), Errno::NOSPC),
+            (Error::from(betree::Error::ViewEnded), Errno::NOSPC),
             (Error::from(betree::Error::NoMemory { bytes: 1 }), Errno::NOMEM),
             (Error::from(betree::Error::ReadOnly { why: String::new() }), Errno::ROFS),
         ] {

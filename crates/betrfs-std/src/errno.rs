@@ -14,7 +14,7 @@ pub fn errno(error: &Error) -> Errno {
         Error::NameTooLong => Errno::NAMETOOLONG,
         Error::Invalid(_) => Errno::INVAL,
         Error::TooManyLinks => Errno::MLINK,
-        Error::NoSpace => Errno::NOSPC,
+        Error::NoSpace | Error::StateGivenUp => Errno::NOSPC,
         Error::QuotaExceeded => Errno::DQUOT,
         Error::OtherQuota | Error::LinkedOutside { .. } => Errno::XDEV,
         Error::Uncounted => Errno::AGAIN,

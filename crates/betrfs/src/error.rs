@@ -105,6 +105,11 @@ pub enum Error {
         /// How that was found.
         why: String,
     },
+    /// Space got short, and the state that was being read was given up for it. The volume is sound.
+    #[error(
+        "space got so short meanwhile that the state being read was given up for it: free some, or try again"
+    )]
+    StateGivenUp,
     /// The engine failed: the device, corruption, memory.
     #[error(transparent)]
     Engine(betree::Error),
@@ -137,6 +142,7 @@ impl From<betree::Error> for Error {
             betree::Error::ReadOnly { why } => Error::ReadOnly { why },
             betree::Error::KeyTooLong { .. } => Error::NameTooLong,
             betree::Error::NotAVolume { why } => Error::NotAVolume { why },
+            betree::Error::ViewEnded => Error::StateGivenUp,
             other => Error::Engine(other),
         }
     }

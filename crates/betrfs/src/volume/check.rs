@@ -139,7 +139,7 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// [`betree::Error::Interrupted`] by `progress`; [`betree::Error::ViewEnded`] if space is short.
+    /// [`betree::Error::Interrupted`] by `progress`; [`Error::StateGivenUp`] if space is short.
     pub fn check_in_use(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<Report> {
         let mut findings = Findings::default();
         let mut damaged = Vec::new();

@@ -13,7 +13,7 @@ mod search;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree::{Cut, Error as EngineError};
+use betree::Cut;
 
 use crate::error::{Error, Result};
 use crate::names::Inode;
@@ -67,15 +67,15 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Stale`] if there is no such object, or it has no name any more; [`Error::SearchGivenUp`] if
-    /// there are too many names; [`Error::Busy`] if directories above it move during each search; the error
-    /// of a part of the volume that cannot be read, if the object was not found elsewhere.
+    /// there are too many names; [`Error::Busy`] if directories above it move, or space gets short, during
+    /// each search; the error of a part of the volume that cannot be read, if the object was not found
+    /// elsewhere.
     pub fn find_inode(&self, node: InodeId) -> Result<Entry> {
         let op = self.query_for_objects(OpKind::FindInode);
         if let Some(entry) = self.find_in_memory(node)? {
             return Ok(entry);
         }
         let mut map = self.number_map.lock();
-        let mut error = Error::Busy;
         for _ in 0..SEARCHES_MAX {
             // It may have come meanwhile, or may have been in memory when it moved.
             if let Some(entry) = self.find_in_memory(node)? {
@@ -109,11 +109,11 @@ impl Volume {
                     }
                     return self.find_in_memory(node)?.ok_or(Error::Stale);
                 }
-                Err(ended @ Error::Engine(EngineError::ViewEnded)) => error = ended,
+                Err(Error::StateGivenUp) => {}
                 Err(error) => return Err(error),
             }
         }
-        Err(error)
+        Err(Error::Busy)
     }
 
     /// The own key of a name of a file with several: a search through the list of such names.

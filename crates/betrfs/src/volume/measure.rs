@@ -180,7 +180,7 @@ impl Measured<'_> {
         for (oid, names) in &names {
             tell()?;
             let record = match stored_object(op, *oid) {
-                Err(Error::Engine(betree::Error::ViewEnded)) => return Err(Error::Uncounted),
+                Err(Error::StateGivenUp) => return Err(Error::Uncounted),
                 Err(_) => continue,
                 Ok(record) => record,
             };

@@ -133,10 +133,7 @@ impl Volume {
             (owned, self.env.view(), op.dir_path(&inode)?.bytes)
         };
         let op = op.reading(&view);
-        let foreign = first_foreign(&op, &path, user).map_err(|error| match error {
-            Error::Engine(betree::Error::ViewEnded) => Error::Busy,
-            error => error,
-        })?;
+        let foreign = first_foreign(&op, &path, user)?;
         Ok((owned, foreign))
     }
 

@@ -184,7 +184,7 @@ impl Volume {
         if self.quotas.are_in_use() {
             let mut pairs = op.scan(META, (lo, hi));
             while found.len() < most {
-                let Some((at, bytes)) = pairs.next().map_err(view_ended)? else { break };
+                let Some((at, bytes)) = pairs.next()? else { break };
                 if let Ok(Stored::Inode(record)) = Stored::decode(at, bytes)
                     && let (Some(limits), Some((above, name))) = (record.quota(), key::split_entry(at))
                 {
@@ -294,11 +294,4 @@ fn within(room: StatFs, quota: &Quota) -> StatFs {
         room.files_free = room.files_free.min(objects.saturating_sub(quota.used.objects));
     }
     room
-}
-
-fn view_ended(error: betree::Error) -> Error {
-    match error {
-        betree::Error::ViewEnded => Error::Busy,
-        error => error.into(),
-    }
 }

@@ -6,7 +6,7 @@ use std::thread;
 
 use betree::Stats;
 use betree_platform::Device;
-use betrfs::{RenameFlags, Report, SnapshotsBelow, Volume};
+use betrfs::{Error, RenameFlags, Report, SnapshotsBelow, Volume};
 
 use crate::support::*;
 
@@ -108,6 +108,32 @@ fn a_check_in_use_writes_nothing_and_ends_when_it_is_told_to() {
         });
         assert_eq!(ended, Err(betree::Error::Interrupted.into()), "after {steps} steps");
     }
+}
+
+/// Changes come first: what the check reads is given up for them. No error of the device, and none to count.
+#[test]
+fn a_check_whose_space_is_needed_ends_by_that_name() {
+    let disk = Disk::of_tiny_nodes(48 << 20);
+    let volume = disk.open();
+    (0..3).for_each(|round| busy_round(&volume, round));
+    let (changing, filling) = (mkfile(&volume, ROOT, "changing").node, mkfile(&volume, ROOT, "filling").node);
+    let write = |file, seed, piece: u64| {
+        volume.write(file, piece << 20, &seeded::bytes(seed, piece, 1 << 20)).map(|_| ())
+    };
+    (0..4).for_each(|piece| write(changing, 0, piece).unwrap());
+    volume.sync().unwrap();
+    let mut refused = None;
+    let ended = volume.check_in_use(&mut |done, all| {
+        // The walk through the nodes is over: the state that is read is held.
+        if done == all && refused.is_none() {
+            (0..4).for_each(|piece| write(changing, 1, piece).unwrap());
+            refused = (0..48).find_map(|piece| write(filling, 2, piece).err());
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(refused, Some(Error::NoSpace), "only once there is no room at all");
+    assert_eq!(ended, Err(Error::StateGivenUp));
+    assert_nothing_found(&check(&volume));
 }
 
 /// The offset on the device of some bytes, which stand there once.
