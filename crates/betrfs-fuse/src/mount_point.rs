@@ -44,20 +44,15 @@ pub enum Found {
 /// # Errors
 /// [`MountPointError`], with what to do about it.
 pub fn examine(path: &Path) -> Result<Found, MountPointError> {
-    let found = match MountEntry::at(path) {
-        Ok(found) => found,
-        Err(error) => {
-            return Err(match error.raw_os_error().map(Errno::from_raw_os_error) {
-                Some(Errno::NOENT) => MountPointError::Missing { path: path.to_owned() },
-                Some(Errno::NOTDIR) => MountPointError::NotADirectory { path: path.to_owned() },
-                _ => failed("examine the mount point", path, error),
-            });
-        }
-    };
-    if let Some(mount) = found.filter(MountEntry::is_betrfs) {
+    while let Some(mount) = mount_at(path)? {
+        let id = mount.id;
         let found = FoundMount::of(mount).map_err(|e| failed("examine the mount point", path, e))?;
-        judge(path, found.entry(), Status::ask(found.entry()))?;
-        return Ok(Found::DeadMount(found));
+        match judge(path, found.entry(), Status::ask(found.entry())) {
+            Ok(()) => return Ok(Found::DeadMount(found)),
+            // It may be one that went while it was asked: its server was about to unmount it.
+            Err(error) if mount_at(path)?.is_some_and(|mount| mount.id == id) => return Err(error),
+            Err(_) => {}
+        }
     }
     match rustix::fs::stat(path) {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Directory => {
@@ -66,6 +61,17 @@ pub fn examine(path: &Path) -> Result<Found, MountPointError> {
         Ok(_) => Ok(Found::Directory),
         Err(errno) => Err(failed("examine the mount point", path, errno.into())),
     }
+}
+
+/// The BetrFS mount at a path, if there is one.
+fn mount_at(path: &Path) -> Result<Option<MountEntry>, MountPointError> {
+    let found =
+        MountEntry::at(path).map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NOENT) => MountPointError::Missing { path: path.to_owned() },
+            Some(Errno::NOTDIR) => MountPointError::NotADirectory { path: path.to_owned() },
+            _ => failed("examine the mount point", path, error),
+        })?;
+    Ok(found.filter(MountEntry::is_betrfs))
 }
 
 /// Judges a mount by the answer to a question for its status. Only a server known to be dead makes it one to

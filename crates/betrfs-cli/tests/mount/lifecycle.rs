@@ -263,7 +263,15 @@ fn a_failed_mount_leaves_nothing_mounted_and_names_the_lacking_resource() {
         let mut mount = Command::new("sh");
         mount.args(["-c", &format!("ulimit -n {files_max} && exec \"$@\""), "sh"]);
         mount.arg(env!("CARGO_BIN_EXE_betrfs")).arg("mount").arg(&mounted.volume).arg(&mounted.dir);
-        let output = mount.output().unwrap();
+        let mut output = mount.output().unwrap();
+        // The server of the attempt before may not have ended yet.
+        for _ in 0..500 {
+            if !told(&output).contains("is in use") {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            output = mount.output().unwrap();
+        }
         if output.status.success() {
             mounted.umount();
             continue;
