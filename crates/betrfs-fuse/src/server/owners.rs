@@ -39,7 +39,7 @@ impl Server {
     /// through again if something may have come into it meanwhile that is not.
     ///
     /// # Errors
-    /// `EPERM` if something in it is not the user's; `EAGAIN` if foreign objects keep coming.
+    /// `EPERM` if something in it is another's; `EAGAIN` if foreign objects keep coming or space is short.
     pub fn as_owner<T>(
         &self,
         tree: InodeId,
@@ -48,7 +48,7 @@ impl Server {
     ) -> Answer<T> {
         for _ in 0..TRIES {
             match self.volume.owned_by(tree, user).and_then(|owned| act(&owned)) {
-                Err(Error::Busy) => {}
+                Err(Error::Busy | Error::StateGivenUp) => {}
                 done => return done.answer(),
             }
         }

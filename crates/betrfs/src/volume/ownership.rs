@@ -98,7 +98,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::NotPermitted`] if it is not so; [`Error::NotFound`] if the object was removed;
-    /// [`Error::Busy`] if the space that the view of it held was needed.
+    /// [`Error::StateGivenUp`] if the space that the view of it held was needed.
     pub fn owned_by(&self, node: InodeId, user: &User) -> Result<Owned> {
         let (owned, foreign) = self.look_through(node, user)?;
         if foreign.is_some() { Err(Error::NotPermitted) } else { Ok(owned) }

@@ -152,7 +152,7 @@ impl Volume {
     /// at most. This reads all records below the directory, a part of them in each call, without a lock.
     ///
     /// # Errors
-    /// As [`Volume::quota`]; [`Error::Busy`] if space is too short for a view.
+    /// As [`Volume::quota`]; [`Error::StateGivenUp`] if space is too short for a view.
     pub fn quotas_below(
         &self,
         node: InodeId,
