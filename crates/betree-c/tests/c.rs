@@ -19,7 +19,9 @@ fn run(command: &mut Command) -> String {
 }
 
 impl Built {
-    /// The libraries, which cargo builds for no test by itself: nothing in Rust can be linked with them.
+    /// The libraries, which cargo builds for no test by itself: nothing in Rust can be linked with them. They
+    /// are built as a part of the workspace's tests: alone the crate would ask for other features, and all
+    /// below it would be built again.
     fn new(test: &str) -> Built {
         let own = std::env::current_exe().unwrap();
         // TARGET/PROFILE/deps/c-HASH
@@ -29,7 +31,7 @@ impl Built {
             profile => profile,
         };
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-        cargo.args(["build", "--locked", "-q", "-p", "betree-c", "--lib", "--profile", profile]);
+        cargo.args(["build", "--locked", "-q", "--workspace", "--lib", "--test", "c", "--profile", profile]);
         cargo.arg("--target-dir").arg(libraries.parent().unwrap());
         run(cargo.current_dir(env!("CARGO_MANIFEST_DIR")));
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);

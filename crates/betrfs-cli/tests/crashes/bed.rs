@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::disk_log::{DiskLog, Note};
 use crate::judge::{Plan, Seen, judge};
 use crate::mounted::{betrfs, ok, run, watch};
-use crate::recorded_disk::RecordedDisk;
+use crate::recorded_disk::{Manner, RecordedDisk};
 use crate::tree::Tree;
 
 /// The time after which a test counts as hanging.
@@ -137,6 +137,8 @@ impl Drop for Bed {
         if std::thread::panicking() {
             eprintln!("the server's log:\n{}", self.log());
         }
+        // The kernel may ask the server for the root, which waits for a disk that does not answer.
+        self.disk.set_manner(Manner::Honest);
         // Fails if nothing is mounted, which is no error. Before the disk goes.
         let _ = rustix::mount::unmount(&self.dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
     }

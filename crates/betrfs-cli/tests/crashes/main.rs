@@ -20,4 +20,5 @@ mod histories;
 mod judge;
 mod progress;
 mod recorded_disk;
+mod stuck_disk;
 mod tree;

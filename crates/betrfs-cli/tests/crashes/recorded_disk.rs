@@ -14,7 +14,7 @@ use fuser::{
     INodeNo, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry,
     ReplyOpen, ReplyWrite, Request, WriteFlags,
 };
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::FallocateFlags;
 use rustix::mount::UnmountFlags;
 
@@ -29,8 +29,8 @@ const REQUEST_BYTES_MAX: u32 = 1 << 20;
 const SLOW_WRITE: Duration = Duration::from_millis(300);
 const SLOW_READ_OF_1_MIB: Duration = Duration::from_millis(230);
 const SLOW_DISCARD: Duration = Duration::from_millis(500);
-/// Threads that answer requests: the server writes with several.
-const THREADS: usize = 2;
+/// Threads that answer requests: the server writes with several, and a disk may hold each.
+const THREADS: usize = 16;
 
 /// How the disk behaves from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,12 @@ pub enum Manner {
     WritesSlowly,
     /// Every discard takes [`SLOW_DISCARD`].
     DiscardsSlowly,
+    /// No write returns until the manner changes.
+    HoldsWrites,
+    /// No sync returns until then.
+    HoldsSyncs,
+    /// No read returns until then.
+    HoldsReads,
     /// Every read of what stands before this byte takes [`SLOW_READ_OF_1_MIB`] for each MiB.
     ReadsSlowlyBefore(u64),
 }
@@ -58,11 +64,31 @@ struct Recording {
     live: SimDisk,
     events: Vec<Event>,
     manner: Manner,
+    /// Calls that are held now.
+    held: usize,
+}
+
+/// What the calls of a disk share.
+struct Shared {
+    recording: Mutex<Recording>,
+    /// The manner has changed.
+    changed: Condvar,
+}
+
+impl Shared {
+    /// Begins a call, once the disk does not hold calls of its kind.
+    fn begin(&self, holds: Manner) -> MutexGuard<'_, Recording> {
+        let mut recording = self.recording.lock();
+        recording.held += 1;
+        self.changed.wait_while(&mut recording, |recording| recording.manner == holds);
+        recording.held -= 1;
+        recording
+    }
 }
 
 /// A recorded disk, mounted until it is dropped.
 pub struct RecordedDisk {
-    recording: Arc<Mutex<Recording>>,
+    shared: Arc<Shared>,
     base: SimDisk,
     dir: PathBuf,
     session: Option<BackgroundSession>,
@@ -72,14 +98,14 @@ impl RecordedDisk {
     /// Mounts a disk, all of which is synced, on a directory.
     pub fn serve(disk: SimDisk, dir: &Path) -> RecordedDisk {
         let base = disk.crash(0);
-        let recording = Recording { live: disk, events: Vec::new(), manner: Manner::Honest };
-        let recording = Arc::new(Mutex::new(recording));
+        let recording = Recording { live: disk, events: Vec::new(), manner: Manner::Honest, held: 0 };
+        let shared = Arc::new(Shared { recording: Mutex::new(recording), changed: Condvar::new() });
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("recorded-disk".into())];
         config.n_threads = Some(THREADS);
-        let server = Server { recording: Arc::clone(&recording) };
+        let server = Server { shared: Arc::clone(&shared) };
         let session = fuser::spawn_mount(server, dir, &config).unwrap();
-        RecordedDisk { recording, base, dir: dir.to_owned(), session: Some(session) }
+        RecordedDisk { shared, base, dir: dir.to_owned(), session: Some(session) }
     }
 
     /// The file that is the disk.
@@ -89,27 +115,33 @@ impl RecordedDisk {
 
     /// Adds a note behind all calls so far.
     pub fn note(&self, note: Note) {
-        self.recording.lock().events.push(Event::Note(note));
+        self.shared.recording.lock().events.push(Event::Note(note));
     }
 
     /// The number of calls and notes so far.
     pub fn events(&self) -> usize {
-        self.recording.lock().events.len()
+        self.shared.recording.lock().events.len()
     }
 
     /// The number of syncs so far.
     pub fn syncs(&self) -> usize {
-        self.recording.lock().events.iter().filter(|event| matches!(event, Event::Sync)).count()
+        self.shared.recording.lock().events.iter().filter(|event| matches!(event, Event::Sync)).count()
     }
 
     /// Changes how the disk behaves.
     pub fn set_manner(&self, manner: Manner) {
-        self.recording.lock().manner = manner;
+        self.shared.recording.lock().manner = manner;
+        self.shared.changed.notify_all();
+    }
+
+    /// The number of calls that the disk holds.
+    pub fn held(&self) -> usize {
+        self.shared.recording.lock().held
     }
 
     /// Takes the calls so far.
     pub fn take_log(&self) -> DiskLog {
-        let events = std::mem::take(&mut self.recording.lock().events);
+        let events = std::mem::take(&mut self.shared.recording.lock().events);
         DiskLog { base: self.base.crash(0), events }
     }
 }
@@ -117,20 +149,21 @@ impl RecordedDisk {
 impl Drop for RecordedDisk {
     fn drop(&mut self) {
         // A server that still has it open, as in a test that failed, must not keep this process.
+        self.set_manner(Manner::Honest);
         let _ = rustix::mount::unmount(&self.dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
         drop(self.session.take());
     }
 }
 
 struct Server {
-    recording: Arc<Mutex<Recording>>,
+    shared: Arc<Shared>,
 }
 
 impl Server {
     fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
         let (kind, perm, size) = match inode {
             INodeNo::ROOT => (FileType::Directory, 0o700, 0),
-            DISK_INODE => (FileType::RegularFile, 0o600, self.recording.lock().live.len()),
+            DISK_INODE => (FileType::RegularFile, 0o600, self.shared.recording.lock().live.len()),
             _ => return None,
         };
         let time = SystemTime::UNIX_EPOCH;
@@ -155,11 +188,11 @@ impl Server {
 
     /// Reads a range, cut at the end of the disk.
     fn bytes(&self, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
-        let manner = self.recording.lock().manner;
+        let manner = self.shared.recording.lock().manner;
         if matches!(manner, Manner::ReadsSlowlyBefore(end) if offset < end) {
             std::thread::sleep(SLOW_READ_OF_1_MIB * (size >> 10) / 1024);
         }
-        let recording = self.recording.lock();
+        let recording = self.shared.begin(Manner::HoldsReads);
         if recording.manner == Manner::FailsReads {
             return Err(Errno::EIO);
         }
@@ -172,11 +205,11 @@ impl Server {
     }
 
     fn write_bytes(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
-        let is_slow = self.recording.lock().manner == Manner::WritesSlowly;
+        let is_slow = self.shared.recording.lock().manner == Manner::WritesSlowly;
         if is_slow {
             std::thread::sleep(SLOW_WRITE);
         }
-        let mut recording = self.recording.lock();
+        let mut recording = self.shared.begin(Manner::HoldsWrites);
         if recording.manner == Manner::FailsWrites {
             return Err(Errno::EIO);
         }
@@ -186,7 +219,7 @@ impl Server {
     }
 
     fn sync(&self) -> Result<(), Errno> {
-        let mut recording = self.recording.lock();
+        let mut recording = self.shared.begin(Manner::HoldsSyncs);
         match recording.manner {
             Manner::LiesAboutSyncs => return Ok(()),
             Manner::FailsSyncs => return Err(Errno::EIO),
@@ -198,11 +231,11 @@ impl Server {
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), Errno> {
-        let is_slow = self.recording.lock().manner == Manner::DiscardsSlowly;
+        let is_slow = self.shared.recording.lock().manner == Manner::DiscardsSlowly;
         if is_slow {
             std::thread::sleep(SLOW_DISCARD);
         }
-        let mut recording = self.recording.lock();
+        let mut recording = self.shared.recording.lock();
         recording.live.discard(offset, len).map_err(|_| Errno::EINVAL)?;
         recording.events.push(Event::Discard { offset, len });
         Ok(())
