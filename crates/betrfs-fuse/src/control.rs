@@ -11,7 +11,8 @@
 //! and with the outcome when the volume is closed and released; `closing` with lines until then; `check` and
 //! `scrub` with lines while it is read; `backup` with the volume's blocks; `layout` and `map` with JSON;
 //! `order` and `quota` with the outcome of a change; `freeze` and `thaw` when the volume stands still, and
-//! goes on.
+//! goes on; `unmount` when the mount is removed. Other users than root and the server's own may ask
+//! for that and for the farewell alone, where the option `users` lets them.
 
 mod backup;
 mod check;
@@ -29,6 +30,7 @@ mod server;
 mod sockets;
 mod timed;
 mod turn;
+mod unmount;
 
 use std::time::Duration;
 
@@ -41,6 +43,7 @@ pub use order::{NewSize, Order};
 pub use probe::become_user;
 pub use scrub::ScrubRequest;
 pub use server::{Control, Served};
+pub use unmount::NotUnmounted;
 
 /// How long a client waits for an answer.
 pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
@@ -71,6 +74,8 @@ const QUOTA: &str = "quota ";
 const FREEZE: &str = "freeze ";
 /// With the number of a freeze behind it, or `any`.
 const THAW: &str = "thaw ";
+/// With the number of the mount behind it.
+const UNMOUNT: &str = "unmount ";
 const PING: &str = "ping\n";
 const FAREWELL: &str = "farewell\n";
 /// The answer to `ping`, and the first to `farewell`.

@@ -41,7 +41,7 @@ pub use check_report::{CheckProblem, CheckReport, ScrubReport, ScrubStatus};
 pub use closing::{CloseState, Closing};
 pub use control::{
     ANSWER_TIME_MAX, BackupError, BackupPart, CheckError, Control, Farewell, Line, MAP_BYTES_MAX, NewSize,
-    NotFrozen, Order, ScrubRequest, Served, Unheard,
+    NotFrozen, NotUnmounted, Order, ScrubRequest, Served, Unheard,
 };
 pub use counters::{Counters, DataBytes, RequestCount};
 pub use errno::{Errno, errno, is_damage};

@@ -56,6 +56,8 @@ pub struct MountOptions {
     pub user_clones: UserClones,
     /// Whether blocks that became free are discarded after each checkpoint.
     pub discard: bool,
+    /// Whether any user may unmount it, as with `users` in /etc/fstab.
+    pub users_unmount: bool,
     /// Where the metrics are served by HTTP, if anywhere; port 0 stands for any free one.
     pub metrics: Option<SocketAddr>,
 }
@@ -337,7 +339,10 @@ fn connect(
         .map_err(|source| MountError::Io { doing: "greet the kernel", source })
         .and_then(|connection| {
             server.set_transport(connection.transport().name());
-            let control = listen(&mount, &connection, server, &fetch_file, platform.random_u64())?;
+            let control = {
+                let unique = platform.random_u64();
+                listen(&mount, &connection, server, &fetch_file, unique, options.users_unmount)?
+            };
             Ok((connection, control))
         });
     match greeted {

@@ -220,6 +220,7 @@ fn serve(
         flags: given.flags,
         transport: transport()?,
         discard: given.discard.unwrap_or_default(),
+        users_unmount: given.users_unmount,
         metrics: given.metrics.or(arguments.metrics),
         log_loss: if arguments.accept_log_loss { LogLoss::Accept } else { LogLoss::Refuse },
         acls: given.acls.unwrap_or_default(),

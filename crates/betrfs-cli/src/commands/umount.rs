@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use betrfs_fuse::mount_point::FoundMount;
-use betrfs_fuse::{ANSWER_TIME_MAX, Farewell, Line, MountEntry, NotFrozen, Unheard};
+use betrfs_fuse::mount_point::{FoundMount, MountPointError};
+use betrfs_fuse::{ANSWER_TIME_MAX, Farewell, Line, MountEntry, NotFrozen, NotUnmounted, Unheard};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 
@@ -31,7 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 #[command(after_help = "\
 A volume that is mounted on other directories too, by `mount --bind` or in another mount name space, stays mounted on \
 those: a warning says so, and the last unmount closes it. With --lazy the mount is detached at once, even if it is in use or its server does not answer; the volume is \
-closed when nothing uses it any more. On a terminal it shows what is left to write if that takes more than two seconds. A frozen volume thaws first. Only root and the user who mounted the volume may unmount it.
+closed when nothing uses it any more. On a terminal it shows what is left to write if that takes more than two seconds. A frozen volume thaws first. Only root and the user who mounted the volume may unmount it, and anybody if it was mounted with `users`.
 
 Examples:
   betrfs umount /mnt
@@ -99,7 +99,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let shown = show_close(mount);
     // A loop device goes with the mount.
     let volume = mount.volume();
-    found.unmount()?;
+    unmount(&found)?;
     if let Some(elsewhere) = still_mounted(&farewell, mount)? {
         warn(&format!("{} is unmounted; its volume stays mounted {elsewhere}", dir.display()));
         return Ok(());
@@ -119,6 +119,22 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Unmounts it; has its server do that where this user may not, and the mount is one that any user may
+/// unmount.
+fn unmount(found: &FoundMount) -> Outcome {
+    let refused = match found.unmount() {
+        Err(refused @ (MountPointError::Fusermount { .. } | MountPointError::NoFusermount { .. })) => refused,
+        unmounted => return Ok(unmounted?),
+    };
+    let mount = found.entry();
+    match Line::open(mount).map_err(NotUnmounted::from).and_then(|line| line.unmount(mount)) {
+        Ok(()) => Ok(()),
+        Err(NotUnmounted::Failed(why)) => Err(Failure::new(why)),
+        // It lets only root and its own user.
+        Err(NotUnmounted::Unheard(_)) => Err(refused.into()),
+    }
 }
 
 /// The other directories of this mount name space that the same volume is mounted on.

@@ -249,3 +249,70 @@ fn other_programs_helpers_are_left_alone() {
     assert_eq!(fs::read_to_string(at("sbin/mkfs.betrfs")).unwrap(), "theirs");
     assert_eq!(fs::read_to_string(at("etc/filesystems")).unwrap(), "vfat\n*\n");
 }
+
+/// By umount(8) and by the program, as another user than the one who mounted it; in a mount namespace with
+/// /sbin, /etc and /run of its own.
+#[test]
+fn a_mount_with_users_is_unmounted_by_anybody_and_no_other_is() {
+    let others = alone();
+    let mounted = Mounted::beside_none(&others);
+    let script = r#"
+        set -e
+        volume=$2
+        mount -t tmpfs -o mode=755 none /run
+        for own in usr/sbin etc; do
+            layers=/run/layers/$own
+            mkdir -p "$layers/upper" "$layers/work"
+            mount -t overlay none -o "lowerdir=/$own,upperdir=$layers/upper,workdir=$layers/work" "/$own"
+        done
+        cp "$1" /run/betrfs
+        mkdir /run/mnt
+        /run/betrfs install-helpers > /run/installed
+        as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+        tried() {
+            if as_nobody $1 /run/mnt 2> /run/told; then echo "$options, $1: unmounted"; else
+                echo "$options, $1: refused"
+                sed "s/^/told: /" /run/told
+            fi
+        }
+        for options in noauto noauto,users noauto,users,nousers; do
+            echo "$volume /run/mnt betrfs $options 0 0" > /etc/fstab
+            for umount in umount "/run/betrfs umount"; do
+                mount /run/mnt
+                echo kept > /run/mnt/file
+                exec 3< /run/mnt/file
+                echo "in use: $(tried "$umount" | head -n 1)"
+                exec 3<&-
+                tried "$umount"
+                ! mountpoint -q /run/mnt || umount /run/mnt
+                /run/betrfs check "$volume" > /run/checked
+            done
+        done
+        mount -o users "$volume" /run/mnt
+        options=frozen
+        /run/betrfs freeze /run/mnt > /run/froze
+        tried "/run/betrfs umount"
+        /run/betrfs thaw /run/mnt
+        # Nobody else has anything to say about it.
+        as_nobody /run/betrfs freeze /run/mnt 2> /run/told || echo "a freeze: refused"
+        as_nobody /run/betrfs stats /run/mnt 2> /run/told || echo "stats: refused"
+        umount /run/mnt
+    "#;
+    let mut shell = Command::new("timeout");
+    shell.args(["60", "unshare", "--mount", "bash", "-c", script, "bash", env!("CARGO_BIN_EXE_betrfs")]);
+    let output = shell.arg(&mounted.volume).output().unwrap();
+    ok(&output);
+    let told = String::from_utf8(output.stdout).unwrap();
+    let outcomes: Vec<&str> = told.lines().filter(|line| !line.starts_with("told: ")).collect();
+    let mut expected = Vec::new();
+    for options in ["noauto", "noauto,users", "noauto,users,nousers"] {
+        for umount in ["umount", "/run/betrfs umount"] {
+            expected.push(format!("in use: {options}, {umount}: refused"));
+            let outcome = if options == "noauto,users" { "unmounted" } else { "refused" };
+            expected.push(format!("{options}, {umount}: {outcome}"));
+        }
+    }
+    let others = ["frozen, /run/betrfs umount: refused", "a freeze: refused", "stats: refused"];
+    expected.extend(others.map(str::to_owned));
+    assert_eq!(outcomes, expected, "{told}");
+}

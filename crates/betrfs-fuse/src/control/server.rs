@@ -22,9 +22,9 @@ use super::timed::{Timed, write_until};
 use super::turn::Turn;
 use super::{
     BACKUP, CHECK, CLEAN, CLOSING, FAREWELL, FREEZE, HEARD, LAYOUT, LIVE, LOOK_EVERY, MAP, ORDER, OVER, PING,
-    QUOTA, SCRUB, STATUS, THAW,
+    QUOTA, SCRUB, STATUS, THAW, UNMOUNT,
 };
-use super::{Order, check, closing, freeze, layout, map, name_of, order, quota, scrub};
+use super::{Order, check, closing, freeze, layout, map, name_of, order, quota, scrub, unmount};
 use crate::closing::CloseState;
 use crate::file_map::MapExtent;
 use crate::freeze::{End, FreezeError, Step};
@@ -124,6 +124,15 @@ pub trait Served: Send + Sync {
 
     /// Waits for the end of a freeze that is about to end.
     fn await_thaw(&self);
+
+    /// Whether any user may have the mount removed.
+    fn is_removed_for_all(&self) -> bool;
+
+    /// Removes the mount with this number, if it is the server's own.
+    ///
+    /// # Errors
+    /// A sentence: the mount is in use or frozen, for example.
+    fn unmount(&self, number: u64) -> Result<(), String>;
 }
 
 /// The work that takes long, each for one client at a time.
@@ -136,6 +145,7 @@ struct Turns {
     map: Turn,
     order: Turn,
     closing: Turn,
+    unmount: Turn,
 }
 
 /// The server's end.
@@ -202,7 +212,8 @@ impl Drop for Control {
     }
 }
 
-/// Answers one connection, of root or of the server's user.
+/// Answers one connection: of root or of the server's user, or of another one that may have the mount
+/// removed.
 fn answer(
     mut stream: UnixStream,
     served: &Arc<dyn Served>,
@@ -210,12 +221,20 @@ fn answer(
     turns: &Turns,
 ) -> io::Result<()> {
     let peer = socket_peercred(&stream)?.uid;
-    if !peer.is_root() && peer != rustix::process::geteuid() {
+    let is_other = !peer.is_root() && peer != rustix::process::geteuid();
+    if is_other && !served.is_removed_for_all() {
         return Err(Errno::PERM.into());
     }
     let greeting = if served.is_over() { OVER } else { LIVE };
     write_until(&mut stream, greeting.as_bytes(), Instant::now() + PATIENCE)?;
     let request = request(&stream)?;
+    let is_for_all = request.starts_with(UNMOUNT) || [FAREWELL, PING].contains(&request.as_str());
+    if is_other && !is_for_all {
+        return Err(Errno::PERM.into());
+    }
+    if let Some(number) = request.strip_prefix(UNMOUNT) {
+        return unmount::answer(stream, number, served, &turns.unmount);
+    }
     if let Some(words) = request.strip_prefix(SCRUB) {
         return scrub::answer(stream, words, served, &turns.scrub);
     }

@@ -188,6 +188,26 @@ impl Served for Asked {
     }
 
     fn await_thaw(&self) {}
+
+    fn is_removed_for_all(&self) -> bool {
+        false
+    }
+
+    /// Mount 7 goes, others are not there.
+    fn unmount(&self, number: u64) -> Result<(), String> {
+        (number == 7).then_some(()).ok_or("it is elsewhere".to_owned())
+    }
+}
+
+#[test]
+fn an_unmount_names_its_mount_and_tells_why_it_failed() {
+    let mount = MountEntry { id: 7, ..mount_of(30) };
+    let served = Asked { status: b"{}", is_over: false, looks: AtomicU32::new(0) };
+    let _control = Control::listen(mount.device, 1, Arc::new(served)).unwrap();
+    Line::open(&mount).unwrap().unmount(&mount).unwrap();
+    let other = MountEntry { id: 8, ..mount.clone() };
+    let why = Line::open(&mount).unwrap().unmount(&other).unwrap_err().to_string();
+    assert_eq!(why, "it is elsewhere");
 }
 
 #[test]

@@ -32,13 +32,15 @@ pub(super) fn listen(
     server: &Arc<Server>,
     fetch_file: &FetchFile,
     unique: u64,
+    is_removed_for_all: bool,
 ) -> Result<Control, MountError> {
     let by_ring = connection.transport() == Transport::IoUring;
     let fetch_file = by_ring.then(|| mount.path().join(fetch_file.name()));
     let served = Asked {
         fetch_file,
         server: Arc::clone(server),
-        mount: mount.device(),
+        mount: mount.clone(),
+        is_removed_for_all,
         is_over: connection.is_over(),
     };
     Control::listen(mount.device(), unique, Arc::new(served))
@@ -48,8 +50,8 @@ pub(super) fn listen(
 /// A mount as its control socket sees it.
 struct Asked<F> {
     server: Arc<Server>,
-    /// The mount's device number.
-    mount: (u32, u32),
+    mount: OwnMount,
+    is_removed_for_all: bool,
     /// The file that the kernel must know while the volume stands still.
     fetch_file: Option<PathBuf>,
     is_over: F,
@@ -138,13 +140,31 @@ impl<F: Fn() -> bool + Send + Sync> Served for Asked<F> {
     fn await_thaw(&self) {
         self.server.freezer().await_thaw();
     }
+
+    fn is_removed_for_all(&self) -> bool {
+        self.is_removed_for_all
+    }
+
+    fn unmount(&self, number: u64) -> Result<(), String> {
+        let shown = self.mount.path().display();
+        if self.mount.number().map_err(|error| error.to_string())? != number {
+            return Err(format!("its server removes the mount on {shown} alone"));
+        }
+        // Others' changes wait for the thaw, which is not this user's to decide.
+        if self.server.freezer().frozen().is_some() {
+            return Err(format!("{shown} is frozen"));
+        }
+        tracing::info!("unmounting {shown} for a user, as the option users allows");
+        self.mount.unmount().map_err(|error| error.to_string())
+    }
 }
 
 impl<F> Asked<F> {
     /// Has the loop device that stands for the volume's file show the file's size.
     fn show_size(&self) -> io::Result<()> {
         let all = MountEntry::all()?;
-        let stand_ins = all.iter().filter(|mount| mount.device == self.mount && mount.stands_for_file());
+        let stand_ins =
+            all.iter().filter(|mount| mount.device == self.mount.device() && mount.stands_for_file());
         stand_ins.map(|mount| &mount.source).take(1).try_for_each(|source| loop_device::take_size(source))
     }
 }

@@ -74,6 +74,14 @@ impl OwnMount {
         self.device
     }
 
+    /// The kernel's number of it.
+    ///
+    /// # Errors
+    /// [`MountPointError`]: `Elsewhere` if it is no longer there.
+    pub fn number(&self) -> Result<u64, MountPointError> {
+        Ok(self.found()?.entry().id)
+    }
+
     /// Unmounts it, if it is still there.
     ///
     /// # Errors

@@ -23,6 +23,8 @@ pub struct Options {
     pub user_clones: Option<UserClones>,
     /// `discard`: free blocks are discarded after each checkpoint.
     pub discard: Option<bool>,
+    /// `users`: any user may unmount it.
+    pub users_unmount: bool,
     /// `metrics=`
     pub metrics: Option<SocketAddr>,
     /// `remount`: change the options of an existing mount.
@@ -54,6 +56,7 @@ impl FromStr for Options {
             acls: None,
             user_clones: None,
             discard: None,
+            users_unmount: false,
             metrics: None,
             remount: false,
             no_fail: false,
@@ -81,8 +84,11 @@ impl FromStr for Options {
                     options.flags -= ACCESS_TIMES;
                 }
                 options.flags |= flags;
+                options.users_unmount |= option == "users";
             } else if let Some(flags) = cleared(option) {
                 options.flags -= flags;
+            } else if option == "nousers" {
+                options.users_unmount = false;
             } else if !is_passed_over(option) {
                 options.unknown.push(option.to_owned());
             }
@@ -165,7 +171,6 @@ const PASSED_OVER: &[&str] = &[
     "noauto",
     "_netdev",
     "nouser",
-    "nousers",
     "noowner",
     "nogroup",
     "loop",
@@ -227,7 +232,7 @@ pub const DESCRIBED: &[(&str, &str)] = &[
     (
         "user, users, owner, group",
         "Users may mount it, by mount(8), if they may read and write the volume's file or device; the server is theirs \
-      then, and only they and root may unmount it. They imply `nosuid,nodev`, the first two `noexec` too.",
+      then, and only they and root may unmount it, with `users` anybody, by whomever it was mounted. They imply `nosuid,nodev`, the first two `noexec` too.",
     ),
     (
         "cache_size=SIZE",
@@ -297,6 +302,13 @@ mod tests {
         let flags = |text: &str| text.parse::<Options>().unwrap().flags;
         let (nosuid, nodev, noexec) = (MountFlags::NOSUID, MountFlags::NODEV, MountFlags::NOEXEC);
         assert_eq!(flags("users"), nosuid | nodev | noexec);
+        let lets_all = |text: &str| text.parse::<Options>().unwrap().users_unmount;
+        assert!(
+            lets_all("users")
+                && lets_all("nousers,rw,users")
+                && !lets_all("user")
+                && !lets_all("users,nousers")
+        );
         assert_eq!(flags("user,exec"), nosuid | nodev);
         assert_eq!(flags("owner"), nosuid | nodev);
         let acls = |text: &str| text.parse::<Options>().unwrap().acls;
