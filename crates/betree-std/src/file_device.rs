@@ -1,6 +1,7 @@
 //! A regular file or a block device as the engine's disk.
 
 mod locked;
+mod loop_file;
 mod waiting;
 mod write_protected;
 
@@ -35,7 +36,8 @@ const NEW_FILE_MODE: u32 = 0o600;
 /// A regular file or a block device, read and written past the page cache where that is possible.
 ///
 /// It is locked (`flock`), exclusively unless it is for reading, until it is [released](FileDevice::release)
-/// or this value is dropped; one that is [only looked at](FileDevice::open_to_look) is not.
+/// or this value is dropped; one that is [only looked at](FileDevice::open_to_look) is not. With a loop
+/// device that shows the whole of a file that file is locked too: the volume is the same by either name.
 #[derive(Debug)]
 pub struct FileDevice {
     /// `None` after the release.

@@ -26,10 +26,9 @@ use crate::check::children;
 use crate::check::damaged::newest_superblock;
 use crate::check::{Finding, FindingCode, Place};
 use crate::engine::checkpoint::Committed;
-use crate::engine::commit_ranges::{Installed, PreparedRanges};
 use crate::engine::{Engine, Opened};
 use crate::env::Env;
-use crate::env::recover::{engine_over, log_area, ranges_at_front, space_of};
+use crate::env::recover::{engine_over, log_area, space_of, take_without_flushes};
 use crate::error::{Error, Result};
 use crate::format::segment::last_msn;
 use crate::format::superblock::{LogStart, Superblock};
@@ -142,7 +141,7 @@ fn replay_in_memory(
 ) {
     let area = log_area(superblock);
     let mut each = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
-        take(engine, first_msn, changes, record)?;
+        take_without_flushes(engine, first_msn, changes, record)?;
         replayed.batches = replayed.batches.saturating_add(1);
         replayed.next_msn = replayed.next_msn.max(last_msn(first_msn, changes).saturating_add(1));
         Ok(())
@@ -180,20 +179,6 @@ fn put_back_children(engine: &Engine, tell: &mut dyn FnMut(Finding)) {
             tell(Finding::problem(FindingCode::BadNode, Place::Volume, what));
         }
     }
-}
-
-/// Takes a record of the log into memory.
-fn take(engine: &Engine, first_msn: u64, changes: u32, record: &[u8]) -> Result<()> {
-    let ranges = ranges_at_front(record, changes)?;
-    if ranges > 0 {
-        engine.freeze(true);
-        let structures = engine.lock_structures();
-        engine.absorb_at_roots(&structures)?;
-        let changes = PreparedRanges::new(engine, &structures, first_msn, record, ranges, usize::MAX)?;
-        let installed = changes.install(&mut engine.views.lock(), last_msn(first_msn, ranges));
-        installed.iter().for_each(Installed::send);
-    }
-    engine.take(first_msn, &Arc::new(record.to_vec()))
 }
 
 /// The finding of a part of the node table that is lost.

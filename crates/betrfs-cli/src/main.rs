@@ -24,8 +24,10 @@ mod span;
 mod tags;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use signal_hook::consts::SIGXFSZ;
 
 use commands::{
     backup, check, clone, completions, debug, df, doctor, freeze, get, image, info, install_helpers, kv,
@@ -128,6 +130,8 @@ fn main() -> ExitCode {
         Command::Check(_) | Command::Scrub(_) => ExitCodes::CHECK,
         _ => codes,
     };
+    // What is written past a limit on the size of files is an error of the write, not the end of the program.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     let outcome = match &arguments.command {
         Command::Mkfs(command) => mkfs::run(command),
         Command::Probe(command) => probe::run(command),

@@ -49,7 +49,8 @@ impl Tags {
         let found = superblocks(Arc::new(device), &mut |_| ()).and_then(|found| found.current);
         let found = found.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         let (errors, metadata_copies) = (found.errors(), found.node_copies().count());
-        let grow_to_bytes = Some(found.growth_limit_bytes()).filter(|limit| *limit > 0);
+        let grow_to_bytes =
+            Some(found.growth_limit_bytes()).filter(|limit| *limit > 0 && *limit >= found.volume_bytes);
         let Superblock { identity, volume_bytes, clean, .. } = found;
         let betree::Identity { label, uuid, made_ns, made_by, .. } = identity;
         Ok(Tags {

@@ -115,17 +115,32 @@ impl MountEntry {
         file.unwrap_or_else(|| self.source.clone())
     }
 
-    /// Whether it is a mount of this file or block device, or of a loop device on the file.
+    /// Whether it is a mount of this file or block device; a file is the same as a loop device that shows the
+    /// whole of it.
     pub fn is_of(&self, volume: &Path) -> bool {
-        self.source == volume || self.backing_file().is_some_and(|backing| backing == volume)
+        let names = |path: &Path| [Some(path.to_owned()), whole_file_of(path)].into_iter().flatten();
+        names(&self.source).any(|name| names(volume).any(|other| other == name))
     }
 
     /// The file of its loop device.
     fn backing_file(&self) -> Option<PathBuf> {
-        let name = self.source.strip_prefix("/dev").ok().filter(|name| is_loop(name))?;
-        let told = fs::read(Path::new("/sys/block").join(name).join("loop/backing_file")).ok()?;
-        Some(PathBuf::from(OsString::from_vec(told.strip_suffix(b"\n").unwrap_or(&told).to_vec())))
+        Some(PathBuf::from(OsString::from_vec(told_of_loop(&self.source, "backing_file")?)))
     }
+}
+
+/// The file of which a loop device shows the whole.
+fn whole_file_of(device: &Path) -> Option<PathBuf> {
+    let is_zero = |name: &str| told_of_loop(device, name).is_some_and(|told| told == b"0");
+    let file = told_of_loop(device, "backing_file")?;
+    (is_zero("offset") && is_zero("sizelimit")).then(|| PathBuf::from(OsString::from_vec(file)))
+}
+
+/// What the kernel tells of a loop device.
+fn told_of_loop(device: &Path, what: &str) -> Option<Vec<u8>> {
+    let name = device.strip_prefix("/dev").ok().filter(|name| is_loop(name))?;
+    let mut told = fs::read(Path::new("/sys/block").join(name).join("loop").join(what)).ok()?;
+    told.pop_if(|last| *last == b'\n');
+    Some(told)
 }
 
 fn is_loop(name: &Path) -> bool {

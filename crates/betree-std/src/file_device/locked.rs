@@ -5,12 +5,17 @@ use std::ops::Deref;
 use std::path::Path;
 
 use super::Access;
+use super::loop_file::whole_file_of;
 use crate::open_error::OpenError;
 
-/// A file with a lock. The lock ends with this value, even if a child that is being started still
-/// has the file: until it runs its own program, a child has all open files.
+/// A file with a lock, and the file behind it where it is a loop device. The locks end with this value, even
+/// if a child that is being started still has the files: until it runs its own program, a child has all open
+/// files.
 #[derive(Debug)]
-pub(super) struct Locked(File);
+pub(super) struct Locked {
+    file: File,
+    behind: Option<File>,
+}
 
 impl Locked {
     /// Locks it, unless it is only looked at.
@@ -18,18 +23,21 @@ impl Locked {
     /// # Errors
     /// [`OpenError::InUse`], or the system's own.
     pub(super) fn new(file: File, path: &Path, access: Access) -> Result<Locked, OpenError> {
-        let locked = match access {
-            Access::Changes | Access::Replacing => file.try_lock(),
-            Access::Reading => file.try_lock_shared(),
-            Access::Looking => Ok(()),
+        let lock = |file: &File| {
+            let locked = match access {
+                Access::Changes | Access::Replacing => file.try_lock(),
+                Access::Reading => file.try_lock_shared(),
+                Access::Looking => Ok(()),
+            };
+            locked.map_err(|error| match error {
+                TryLockError::WouldBlock => OpenError::InUse { path: path.to_owned() },
+                TryLockError::Error(source) => OpenError::Io { doing: "lock", path: path.to_owned(), source },
+            })
         };
-        match locked {
-            Ok(()) => Ok(Locked(file)),
-            Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.to_owned() }),
-            Err(TryLockError::Error(source)) => {
-                Err(OpenError::Io { doing: "lock", path: path.to_owned(), source })
-            }
-        }
+        lock(&file)?;
+        let locked = Locked { behind: whole_file_of(&file), file };
+        locked.behind.as_ref().map_or(Ok(()), lock)?;
+        Ok(locked)
     }
 }
 
@@ -37,13 +45,14 @@ impl Deref for Locked {
     type Target = File;
 
     fn deref(&self) -> &File {
-        &self.0
+        &self.file
     }
 }
 
 impl Drop for Locked {
     fn drop(&mut self) {
         // Closing it does the same, a little later at worst.
-        let _ = self.0.unlock();
+        let _ = self.file.unlock();
+        let _ = self.behind.as_ref().map(File::unlock);
     }
 }

@@ -82,9 +82,11 @@ impl Env {
         Ok(bytes)
     }
 
-    /// The size up to which the volume grows by itself where space gets short, in bytes; 0 if it does not.
+    /// The size up to which the volume grows by itself where space gets short, in bytes; 0 if it does not, or
+    /// was made larger than that.
     pub fn growth_limit_bytes(&self) -> u64 {
-        self.growth_limit_bytes.load(Ordering::Relaxed)
+        let limit = self.growth_limit_bytes.load(Ordering::Relaxed);
+        if limit < self.volume_bytes() { 0 } else { limit }
     }
 
     /// Lets the volume grow by itself up to this many bytes, in steps, where space gets short. It is durable

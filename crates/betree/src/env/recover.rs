@@ -150,14 +150,26 @@ impl Env {
         };
         let mut next_msn = superblock.next_msn;
         let mut replayed_batches = 0u64;
+        // What cannot be read lets nothing through to what is below. For a repair, which comes for that, the
+        // changes wait above from the beginning; for a reader once the first of them was held up.
+        let mut wait_above = mode == OpenMode::Repair;
         let mut each = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
             let ranges = ranges_at_front(record, changes)?;
             replayed_batches = replayed_batches.saturating_add(1);
             // The log has checked both numbers.
             next_msn = next_msn.max(last_msn(first_msn, changes).saturating_add(1));
+            if wait_above {
+                return take_without_flushes(&engine, first_msn, changes, record);
+            }
             if ranges > 0 {
                 engine.freeze(true);
-                engine.absorb_all()?;
+                match engine.absorb_all() {
+                    Err(error) if for_reading && error.is_unreadable() => {
+                        wait_above = true;
+                        return take_without_flushes(&engine, first_msn, changes, record);
+                    }
+                    arrived => arrived?,
+                }
                 let structures = engine.lock_structures();
                 // A batch that was accepted once is within every limit.
                 let changes =
@@ -168,12 +180,10 @@ impl Env {
             }
             engine.take(first_msn, &Arc::new(record.to_vec()))?;
             if engine.freeze(false) || ranges > 0 {
-                engine.absorb_all()?;
-                // As workers did before the crash, so that replay takes no more room than the changes took
-                // then.
-                engine.resume_rebalance()?;
-                engine.reclaim_hidden(BOUNDS_AT_ONCE)?;
-                while engine.free_one()? {}
+                match let_arrive(&engine) {
+                    Err(error) if for_reading && error.is_unreadable() => wait_above = true,
+                    arrived => arrived?,
+                }
                 if !for_reading && engine.store.cache.dirty_bytes() > engine.store.cache.budget_bytes() / 3 {
                     // The log stays as it is: if the replay has to begin anew, it skips the changes that this
                     // checkpoint holds.
@@ -208,8 +218,13 @@ impl Env {
         let log_start =
             LogStart { epoch: superblock.log_start.epoch + epochs, seq: 1, position: log_position };
         engine.freeze(true);
-        for dict in &engine.dicts {
-            while engine.absorb(dict)? {}
+        if wait_above {
+            engine.absorb_at_roots(&engine.lock_structures())?;
+        } else {
+            match engine.absorb_all() {
+                Err(error) if for_reading && error.is_unreadable() => {}
+                arrived => arrived?,
+            }
         }
         let superblock = Superblock { clean: false, log_start, ..superblock };
         if !for_reading {
@@ -251,6 +266,36 @@ impl Env {
         };
         Ok(Env::new(engine, log, next_msn, committed, opened))
     }
+}
+
+/// Lets changes arrive at their trees, and does what follows, as workers did before the crash, so that a
+/// replay takes no more room than the changes took then.
+fn let_arrive(engine: &Engine) -> Result<()> {
+    engine.absorb_all()?;
+    engine.resume_rebalance()?;
+    engine.reclaim_hidden(BOUNDS_AT_ONCE)?;
+    while engine.free_one()? {}
+    Ok(())
+}
+
+/// Takes a record of the log into memory. Nothing is flushed, for the nodes below may be unreadable: only
+/// what stands before a clone arrives, at the roots.
+pub(crate) fn take_without_flushes(
+    engine: &Engine,
+    first_msn: u64,
+    changes: u32,
+    record: &[u8],
+) -> Result<()> {
+    let ranges = ranges_at_front(record, changes)?;
+    if ranges > 0 {
+        engine.freeze(true);
+        let structures = engine.lock_structures();
+        engine.absorb_at_roots(&structures)?;
+        let changes = PreparedRanges::new(engine, &structures, first_msn, record, ranges, usize::MAX)?;
+        let installed = changes.install(&mut engine.views.lock(), last_msn(first_msn, ranges));
+        installed.iter().for_each(Installed::send);
+    }
+    engine.take(first_msn, &Arc::new(record.to_vec()))
 }
 
 /// The engine that a superblock describes, with the list of nodes that are still to be freed.

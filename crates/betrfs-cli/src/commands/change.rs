@@ -22,7 +22,8 @@ pub fn mount_of(volume: &Path) -> Option<MountEntry> {
     all.into_iter().find(|mount| mount.is_betrfs() && mount.is_of(&itself))
 }
 
-/// Has the server of a mount carry out an order; returns the answer's number.
+/// Has the server of a mount carry out an order; returns the answer's number. On a mount for reading nothing
+/// is changed.
 pub fn by_server(mount: &MountEntry, order: &Order) -> Result<u64, Failure> {
     by_server_telling(mount, order, &mut |_, _| ())
 }
@@ -34,6 +35,11 @@ pub fn by_server_telling(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<u64, Failure> {
     let dir = &mount.path;
+    // A remount, which makes it one for changes, has orders of its own.
+    if mount.is_read_only() && !matches!(order, Order::Settings(_)) {
+        let words = "is mounted for reading: `mount -o remount,rw` lets it be changed";
+        return Err(Failure::new(format!("{} {words}", dir.display())));
+    }
     let line = Line::open(mount).map_err(|why| stats::unheard(dir, &why))?;
     line.order(mount, order, progress).map_err(|error| match error {
         CheckError::Unheard(why) => stats::unheard(dir, &why),

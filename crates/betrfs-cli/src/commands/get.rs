@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::commands::properties::{Name, Shown};
 use crate::commands::stats;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, say};
 use crate::format::{Format, print, print_json};
 use crate::name;
 use crate::path;
@@ -78,12 +78,14 @@ pub fn run(arguments: &Arguments) -> Outcome {
     stats::approach(dir)?;
     let first = shown(dir, names, &properties_of(dir)?);
     let mut found = Found { directories: vec![first] };
+    let mut missing = None;
     if *recursive {
         let top = fs::metadata(dir).map_err(|error| cannot_list(dir, &error))?;
-        below(dir, top.dev(), names, &mut found.directories)?;
+        missing = below(dir, top.dev(), names, &mut found.directories)?;
     }
     if *format == Format::Json {
-        return print_json(&found);
+        print_json(&found)?;
+        return missing.map_or(Ok(()), Err);
     }
     for Directory { path, properties } in &found.directories {
         if *recursive {
@@ -101,24 +103,41 @@ pub fn run(arguments: &Arguments) -> Outcome {
             print(format_args!("{name:<12} {value:<8} {source}"))?;
         }
     }
-    Ok(())
+    missing.map_or(Ok(()), Err)
 }
 
 /// Adds the directories below one that have one of these properties of their own, each before those in it.
-fn below(dir: &Path, device: u64, names: &[Name], found: &mut Vec<Directory>) -> Outcome {
+/// Returns why some are missing, if any are: others go on.
+fn below(
+    dir: &Path,
+    device: u64,
+    names: &[Name],
+    found: &mut Vec<Directory>,
+) -> Result<Option<Failure>, Failure> {
     let mut waiting = subdirectories(dir, device)?;
+    let mut missing = None;
     while let Some(dir) = waiting.pop() {
         // It may be gone by now.
         if !fs::symlink_metadata(&dir).is_ok_and(|now| now.is_dir() && now.dev() == device) {
             continue;
         }
-        let properties = properties_of(&dir)?;
+        let seen = properties_of(&dir).and_then(|properties| Ok((properties, subdirectories(&dir, device)?)));
+        let (properties, inside) = match seen {
+            Ok(seen) => seen,
+            Err(why) => {
+                // The last one is told by the end of the command.
+                if let Some(earlier) = missing.replace(why) {
+                    say(&earlier.to_string());
+                }
+                continue;
+            }
+        };
         if names.iter().any(|name| name.shown(&properties).source == PropertySource::Own) {
             found.push(shown(&dir, names, &properties));
         }
-        waiting.extend(subdirectories(&dir, device)?);
+        waiting.extend(inside);
     }
-    Ok(())
+    Ok(missing)
 }
 
 /// The directories in a directory, but for other mounts: from the last name to the first.

@@ -286,3 +286,43 @@ fn helps_have_examples_and_say_who_may() {
         assert!(is_free || text.contains("user who mounted"), "{command} does not say who may: {text}");
     }
 }
+
+#[test]
+fn a_mount_that_was_made_one_for_reading_lets_nobody_change_the_volume() {
+    let mounted = Mounted::new();
+    let remount = |option: &str| {
+        let mut command = betrfs();
+        command.arg("mount").args([&mounted.volume, &mounted.dir]).args(["-o", option]).output().unwrap()
+    };
+    ok(&remount("remount,ro"));
+    let before = said(&run("label", &mounted.dir, &[]));
+    for (command, more) in [
+        ("label", &["other"][..]),
+        ("uuid", &["random"]),
+        ("resize", &["+16M"]),
+        ("metadata-copies", &["2"]),
+        ("trim", &[]),
+    ] {
+        refused(&run(command, &mounted.dir, more), &["for reading", "remount,rw"]);
+    }
+    assert_eq!(said(&run("label", &mounted.dir, &[])), before);
+    ok(&remount("remount,rw"));
+    ok(&run("label", &mounted.dir, &["other"]));
+    mounted.umount();
+}
+
+/// It would end the program by default, which then removes nothing.
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_leaves_no_file() {
+    let mounted = Mounted::new();
+    fs::write(mounted.path("f"), vec![7; 4 * MIB]).unwrap();
+    let made = mounted.volume.with_file_name("made");
+    for (command, from) in [("mkfs --size 64M", None), ("backup", Some(&mounted.dir))] {
+        let script = format!("ulimit -f 512; exec \"$0\" {command} \"$@\"");
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_betrfs")]).args(from).arg(&made);
+        ended_with(&shell.output().unwrap(), 1, &["File too large"]);
+        assert!(!made.exists(), "{command}");
+    }
+    mounted.umount();
+}

@@ -79,3 +79,37 @@ fn a_block_device_that_the_kernel_has_mounted_is_refused() {
     assert_ne!(busy, Err(Errno::BUSY), "its mount is still used");
     refused(&mkfs, &["in use"]);
 }
+
+/// A volume is the same by its file and by each loop device that shows the whole file.
+#[test]
+fn a_volume_in_use_is_refused_by_its_file_and_by_each_loop_device_of_it() {
+    let mut mounted = Mounted::of_size("64M");
+    let file = mounted.volume.clone();
+    let [one, other] = [LoopDevice::on(&file), LoopDevice::on(&file)];
+    let run = |arguments: &[&str], volume: &Path| betrfs().args(arguments).arg(volume).output().unwrap();
+    let second = mounted.dir.with_file_name("second");
+    fs::create_dir(&second).unwrap();
+    for volume in [&file, &one.0] {
+        mounted.volume.clone_from(volume);
+        mounted.mount();
+        fs::write(mounted.path("f"), b"kept").unwrap();
+        for same in [&file, &one.0, &other.0] {
+            let mount = || betrfs().arg("mount").arg(same).arg(&second).output().unwrap();
+            refused(&mount(), &["in use"]);
+            if same != volume {
+                refused(&run(&["mkfs", "--force"], same), &["in use"]);
+            }
+            assert!(!run(&["check"], same).status.success());
+        }
+        mounted.umount();
+        ok(&run(&["check"], &other.0));
+    }
+    // A device that shows a part of a file is a volume of its own.
+    let part = LoopDevice::attach(&["--offset", "1048576"], &file);
+    mounted.volume.clone_from(&file);
+    mounted.mount();
+    assert!(!run(&["probe"], &part.0).status.success());
+    let told = told(&run(&["check"], &part.0));
+    assert!(!told.contains("in use"), "{told}");
+    mounted.umount();
+}

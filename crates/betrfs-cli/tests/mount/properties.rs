@@ -1,7 +1,7 @@
 //! Properties of directories: `betrfs set` and `betrfs get`.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -276,4 +276,21 @@ fn data_is_stored_as_the_compression_of_its_directory_has_it() {
     mounted.umount();
     let checked = betrfs().arg("check").arg(&mounted.volume).output().unwrap();
     ok(&checked);
+}
+
+#[test]
+fn a_directory_that_may_not_be_listed_hides_no_other() {
+    let mounted = Mounted::new();
+    open_to_all(&mounted);
+    for name in ["a", "b", "c"] {
+        fs::create_dir(mounted.path(name)).unwrap();
+        ok(&set(&mounted.path(name), &["noatime=on"]));
+    }
+    fs::set_permissions(mounted.path("b"), fs::Permissions::from_mode(0o700)).unwrap();
+    let mut command = Command::new(program_beside(&mounted));
+    let output = command.args(["get", "-r"]).arg(&mounted.dir).uid(1234).gid(1234).output().unwrap();
+    ended_with(&output, 1, &["/b"]);
+    let told = String::from_utf8(output.stdout).unwrap();
+    let has = |name: &str| told.contains(&format!("{}:", mounted.path(name).display()));
+    assert!(has("a") && has("c") && !has("b"), "{told}");
 }

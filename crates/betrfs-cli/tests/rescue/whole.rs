@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::process::Command;
 
 use betrfs::{FallocateMode, FileType, InodeId, SetAttr, TimeSet, XattrMode};
 
@@ -139,4 +140,43 @@ fn it_refuses_what_is_no_volume_and_a_directory_in_use() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     valid("rescue", &document);
     assert!(document["error"].as_str().unwrap().contains("not a BetrFS volume"), "{document}");
+}
+
+/// Others have room for fewer and smaller ones: ext4 for some 4 KiB of them, and says that the disk is full.
+#[test]
+fn an_attribute_that_the_target_has_no_room_for_is_missing_and_all_else_is_copied() {
+    let sample = Sample::new("64M");
+    let volume = sample.open();
+    for name in [b"a", b"b", b"c"] {
+        let file = volume.create(InodeId::ROOT, name, &new(FileType::Regular, 0o600)).unwrap().node;
+        volume.write(file, 0, name).unwrap();
+        volume.set_xattr(file, b"user.small", b"small", XattrMode::Any).unwrap();
+        if name == b"b" {
+            volume.set_xattr(file, b"user.large", &[b'v'; 20_000], XattrMode::Any).unwrap();
+        }
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let script = r#"
+        set -e
+        truncate -s 16M "$2/image"
+        mkfs.ext4 -q "$2/image"
+        mkdir "$2/target"
+        mount -o loop "$2/image" "$2/target"
+        "$1" rescue "$3" "$2/target/copy" --list "$2/list" || echo "code $?"
+        cat "$2/list"
+        cd "$2/target/copy"
+        cat a b c
+        python3 -c 'import os; print(os.getxattr("b", "user.small").decode())'
+    "#;
+    let folder = sample.path.parent().unwrap();
+    let mut shell = Command::new("timeout");
+    shell.args(["60", "unshare", "--mount", "bash", "-c", script, "bash", env!("CARGO_BIN_EXE_betrfs")]);
+    let output = shell.args([folder, &sample.path]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines[0], "code 4", "{told}");
+    assert!(lines[1].starts_with("/b\tattribute user.large\t"), "{told}");
+    assert_eq!(lines[2..], ["abcsmall"], "{told}");
 }

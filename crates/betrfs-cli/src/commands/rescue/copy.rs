@@ -365,8 +365,19 @@ impl Copy {
         Ok(())
     }
 
-    /// A path through /proc to the object, for calls that take only paths. It leads to the object itself.
+    /// What has no room is this attribute: others keep less of them, and a file system that is full has no
+    /// room for the next file either.
     fn set_xattr(current: &Current, name: &[u8], value: &[u8]) -> Result<(), Failed> {
+        match Copy::try_to_set_xattr(current, name, value) {
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => {
+                Err(Failed::Object(format!("the target has no room for it: {}", io::Error::from(errno))))
+            }
+            set => Ok(set?),
+        }
+    }
+
+    /// A path through /proc to the object, for calls that take only paths. It leads to the object itself.
+    fn try_to_set_xattr(current: &Current, name: &[u8], value: &[u8]) -> Result<(), Errno> {
         let attribute = OsStr::from_bytes(name);
         match &current.open {
             Open::Here(file) => rustix::fs::fsetxattr(file, attribute, value, XattrFlags::empty())?,
