@@ -37,7 +37,7 @@ pub fn by_server_telling(
     let dir = &mount.path;
     // A remount, which makes it one for changes, has orders of its own.
     if mount.is_read_only() && !matches!(order, Order::Settings(_)) {
-        let words = "is mounted for reading: `mount -o remount,rw` lets it be changed";
+        let words = "is read-only: it was opened for reading, or remounted so";
         return Err(Failure::new(format!("{} {words}", dir.display())));
     }
     let line = Line::open(mount).map_err(|why| stats::unheard(dir, &why))?;

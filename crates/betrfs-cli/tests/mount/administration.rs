@@ -303,7 +303,7 @@ fn a_mount_that_was_made_one_for_reading_lets_nobody_change_the_volume() {
         ("metadata-copies", &["2"]),
         ("trim", &[]),
     ] {
-        refused(&run(command, &mounted.dir, more), &["for reading", "remount,rw"]);
+        refused(&run(command, &mounted.dir, more), &["read-only", "remounted so"]);
     }
     assert_eq!(said(&run("label", &mounted.dir, &[])), before);
     ok(&remount("remount,rw"));
