@@ -10,7 +10,6 @@ use betree_platform::BLOCK_BYTES;
 
 use super::image::{Image, Patch};
 use super::{DICTS, GEOMETRY, fill, open, options, sound};
-use crate::batch::Batch;
 use crate::check::{Finding, FindingCode, undo_repair};
 use crate::env::Env;
 use crate::error::Error;
@@ -341,41 +340,4 @@ fn a_repair_leaves_every_block_of_the_checkpoint_before_it_until_it_is_undone() 
     assert_eq!((problems(&env), pairs(&env)), (vec![], expected));
     assert!(env.replayed_batches() > 0);
     assert_eq!(undo_repair(device), Ok(None));
-}
-
-/// A leaf that cannot be read lets no change of the log through: these wait above it, and hinder neither a
-/// reader nor the repair.
-#[test]
-fn changes_that_the_log_has_for_a_bad_leaf_hinder_no_repair() {
-    let device = closed().device();
-    let env = open(device.clone()).unwrap();
-    let put = |key: &[u8]| {
-        let mut batch = Batch::new();
-        (0..DICTS).for_each(|dict| batch.put(DictId(dict), key, &[7; 200]));
-        env.commit(&batch).unwrap();
-    };
-    (0..300).for_each(|number| put(&super::key(number)));
-    // Behind all others.
-    put(b"/z");
-    env.sync().unwrap();
-    env.abandon();
-    let image = Image { bytes: device.durable_bytes() };
-    let leaves = image.nodes().into_iter().filter(|(slot, ..)| image.header(*slot).height == 0);
-    let mut bad = 0;
-    for (slot, _, header_len) in leaves {
-        let mut image = image.clone();
-        // The first byte of its first piece.
-        let byte = image.contents(slot, header_len..header_len + 1)[0];
-        image.set_contents(slot, header_len, &[!byte]);
-        let reader = open_as(&image.device(), OpenMode::ReadOnly);
-        let read =
-            (0..DICTS).filter(|dict| reader.get(DictId(*dict), b"/z").is_ok_and(|read| read.is_some()));
-        // Perhaps the bad leaf is the last of one of the dictionaries.
-        assert!(read.count() >= usize::from(DICTS) - 1, "{slot}");
-        let before = problems(&reader);
-        bad += usize::from(before.contains(&FindingCode::BadPiece));
-        let repairing = Env::open_for_repair(image.device(), options(), &mut |_| ()).unwrap();
-        assert_eq!(problems(&repairing), before, "{slot}");
-    }
-    assert!(bad > 10, "{bad}");
 }
