@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use betree::{Cut, DictId, Env, Error, FindingCode, OpenMode, Options, Unreadable, Upsert};
+use betree::{Cut, DictId, Env, Error, Finding, FindingCode, OpenMode, Options, Unreadable, Upsert};
 use betree_platform::{BLOCK_BYTES, Device};
 use seeded::Rng;
 
@@ -54,6 +54,8 @@ pub struct DamageReached {
     pub found_again: usize,
     /// Keys below these that are as in an older state.
     pub older: usize,
+    /// Volumes with a clone in their logs that needs what cannot be read.
+    pub with_clones_in_log: usize,
 }
 
 /// The keys of which something is known; others are absent or lost.
@@ -295,6 +297,11 @@ fn rotten(sound: &MemDevice, setup: &Setup, rng: &mut Rng) -> Arc<dyn Device> {
     Arc::new(device)
 }
 
+/// Whether a structure that is damaged is a part of a node.
+fn is_of_node(what: &str) -> bool {
+    what.starts_with("a node's")
+}
+
 /// Repairs a volume, and tells what is known of the keys. `None` if it does not open or nothing was lost.
 fn repaired(
     device: &Arc<dyn Device>,
@@ -303,35 +310,54 @@ fn repaired(
     after: &[Step],
     past: &Past,
 ) -> Result<Option<Model>, String> {
-    let Ok(damaged) = open_as(device, setup, OpenMode::ReadOnly) else { return Ok(None) };
+    let told = |what: &'static str| move |error: Error| format!("{what}: {error}");
+    let damaged = match open_as(device, setup, OpenMode::ReadOnly) {
+        Ok(damaged) => Some(damaged),
+        Err(Error::Corrupt { what, .. }) if !is_of_node(what) => return Ok(None),
+        // A clone in the log needs what cannot be read: a repair takes it away.
+        Err(Error::Corrupt { .. }) => None,
+        Err(error) => return Err(format!("open for reading: {error}")),
+    };
+    let options = Options::new(setup.cache_bytes, Arc::new(AppendCapped));
+    let mut lost_at_opening = Vec::new();
+    let env = Env::open_for_repair(Arc::clone(device), options, &mut |found| lost_at_opening.push(found))
+        .map_err(told("open for a repair"))?;
+    if damaged.is_none() && lost_at_opening.is_empty() {
+        return Err("a repair says nothing of what readers are refused for".into());
+    }
+    let read_from = damaged.as_ref().unwrap_or(&env);
     let mut dicts = Vec::new();
     for (dict, named) in (0..).map(DictId).zip(named_keys(after, usize::from(setup.geometry.dicts))) {
         let mut keys = Keys::new();
-        let mut cursor = damaged.cursor(dict, Cut::LOW, Cut::HIGH);
+        let mut cursor = read_from.cursor(dict, Cut::LOW, Cut::HIGH);
         while let Some((key, value)) = cursor.next_past(&mut |_| ()) {
             keys.insert(key.to_vec(), Known::Value(value.to_vec()));
         }
         for key in named {
-            let known = known_of(damaged.get(dict, &key))?;
+            let known = known_of(read_from.get(dict, &key))?;
             keys.insert(key, known);
         }
         dicts.push(keys);
     }
     let mut model = Model { dicts, reached: DamageReached::default() };
-    let Ok(env) = open_as(device, setup, OpenMode::Repair) else { return Ok(None) };
-    let told = |what: &'static str| move |error: Error| format!("{what}: {error}");
     let noted = env.note_damage().map_err(told("note"))?;
     model.reached.structures = noted.lost;
-    model.reached.found_again = noted.found_again.len();
+    // Without the rest of the log all keys are as before it.
+    model.reached.found_again = noted.found_again.len() + usize::from(env.log_loss().is_some());
+    model.reached.with_clones_in_log = usize::from(damaged.is_none());
     if noted.lost == 0 {
         return Ok(None);
     }
     env.mend_references(&mut |_, _| ControlFlow::Continue(())).map_err(told("references"))?;
-    // A scan of the damaged volume passed over messages above what was lost, which queries find.
     for dict in (0..setup.geometry.dicts).map(DictId) {
         let mut cursor = env.cursor(dict, Cut::LOW, Cut::HIGH);
         while let Some((key, _)) = cursor.next_past(&mut |_| ()) {
-            let known = known_of(damaged.get(dict, key))?;
+            let known = known_of(read_from.get(dict, key))?;
+            // Messages above what cannot be read are there for scans as for queries.
+            let is_passed_over = !model.dict(dict).contains_key(key);
+            if damaged.is_some() && is_passed_over && known != Known::Lost {
+                return Err(format!("{dict:?}: a scan past damage missed {}, {known:?}", show(key)));
+            }
             model.dict(dict).insert(key.to_vec(), known);
         }
     }
@@ -347,7 +373,9 @@ fn repaired(
             }
         }
     }
-    past.nothing_is_invented([&env, sound], Some(&damaged), model.reached.found_again)?;
+    past.nothing_is_invented([&env, sound], damaged.as_ref(), model.reached.found_again)?;
+    rescued(device, [&env, sound], damaged.as_ref(), setup, past)
+        .map_err(|what| format!("a rescue: {what}"))?;
     drop(damaged);
     let lost = model.dicts.iter().flat_map(|keys| keys.values()).filter(|known| **known == Known::Lost);
     model.reached.lost = lost.count();
@@ -360,6 +388,34 @@ fn repaired(
     }
     env.write_repair().map_err(told("write the repair"))?;
     Ok(Some(model))
+}
+
+/// A rescue invents nothing, and has all that readers of the damaged volume have.
+fn rescued(
+    device: &Arc<dyn Device>,
+    [repaired, sound]: [&Env; 2],
+    damaged: Option<&Env>,
+    setup: &Setup,
+    past: &Past,
+) -> Result<(), String> {
+    let options = Options::new(setup.cache_bytes, Arc::new(AppendCapped));
+    let mut older = 0;
+    let is_older = |code| matches!(code, FindingCode::BadNode | FindingCode::BadLog);
+    let mut tell = |found: Finding| older += usize::from(is_older(found.code));
+    let rescued = Env::open_for_rescue(Arc::clone(device), options, &mut tell)
+        .map_err(|error| format!("open: {error}"))?;
+    past.nothing_is_invented([&rescued, sound], None, older)?;
+    for dict in (0..setup.geometry.dicts).map(DictId) {
+        let mut cursor = repaired.cursor(dict, Cut::LOW, Cut::HIGH);
+        while let Some((key, _)) = cursor.next_past(&mut |_| ()) {
+            let (read, now) = (damaged.map(|env| known_of(env.get(dict, key))), rescued.get(dict, key));
+            let (read, now) = (read.transpose()?, known_of(now)?);
+            if read.is_some_and(|read| read != Known::Lost && read != now) {
+                return Err(format!("{dict:?}: {} is {now:?}, not as readers find it", show(key)));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Takes steps on a repaired volume; compares it with the model at intervals, drained, reopened, and emptied.

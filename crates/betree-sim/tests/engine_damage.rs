@@ -25,6 +25,7 @@ fn known_damage_is_an_error_for_its_keys_until_something_newer_covers_them() {
                 all.cloned += reached.cloned;
                 all.found_again += reached.found_again;
                 all.older += reached.older;
+                all.with_clones_in_log += reached.with_clones_in_log;
             }
             Ok(())
         });
@@ -37,7 +38,7 @@ fn known_damage_is_an_error_for_its_keys_until_something_newer_covers_them() {
         return;
     }
     assert!(all.structures > damaged && all.lost > damaged as usize, "{damaged}: {all:?}");
-    assert!(all.healed > 0 && all.cloned > 0, "{all:?}");
+    assert!(all.healed > 0 && all.cloned > 0 && all.with_clones_in_log > 0, "{all:?}");
 }
 
 #[test]

@@ -30,6 +30,7 @@ pub use finding::{Finding, FindingCode, KeyRange, Place, Remedy};
 pub use mend::{NotedDamage, undo_repair};
 pub use scrub::{OnDamage, ScrubFrom, ScrubOptions, ScrubStep};
 use walk::Walk;
+pub(crate) use walk::all_unreadable;
 
 impl Env {
     /// Walks everything on the device: structure, checksums, references, space. Calls `tell` with each

@@ -19,6 +19,7 @@ mod node_copies;
 mod pair_compression;
 pub(crate) mod read_table;
 pub(crate) mod recover;
+pub(crate) mod replayed_changes;
 #[cfg(test)]
 mod tests;
 mod transaction;

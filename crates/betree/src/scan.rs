@@ -10,6 +10,7 @@
 //! - the log up to its first damaged segment, in memory;
 //! - in place of a lost interior node a new one, if its children are found.
 
+mod give_up;
 mod headers;
 mod repair;
 mod salvage;
@@ -28,13 +29,14 @@ use crate::check::{Finding, FindingCode, Place};
 use crate::engine::checkpoint::Committed;
 use crate::engine::{Engine, Opened};
 use crate::env::Env;
-use crate::env::recover::{engine_over, log_area, space_of, take_without_flushes};
+use crate::env::recover::{engine_over, log_area, space_of};
+use crate::env::replayed_changes::{OnUnreadable, ReplayedChanges};
 use crate::error::{Error, Result};
-use crate::format::segment::last_msn;
 use crate::format::superblock::{LogStart, Superblock};
 use crate::io::Disk;
 use crate::log::{Log, replay};
 use crate::settings::{Options, ReplayProgress};
+use give_up::give_up_unreadable;
 
 impl Env {
     /// Opens what is left of a volume for reading, whatever is broken. Nothing is ever written to the device.
@@ -103,17 +105,21 @@ impl Env {
         let table = salvage::table(&disk, &space, &superblock, &mut tell_lost)?;
         let progress = options.replay_progress.clone();
         let engine = engine_over(disk.clone(), space, table, &superblock, options);
-        let mut replayed = Replayed { next_msn: superblock.next_msn, batches: 0 };
-        if !superblock.clean {
-            replay_in_memory(&engine, &superblock, progress.as_deref(), &mut replayed, tell);
-        }
+        let mut give_up = |engine: &Engine| give_up_unreadable(engine, tell);
+        let on_unreadable = OnUnreadable::GiveUp(&mut give_up);
+        let mut changes = ReplayedChanges::new(&engine, superblock.next_msn, on_unreadable);
+        let missing = match superblock.clean {
+            true => None,
+            false => replay_in_memory(&mut changes, &disk, &superblock, progress.as_deref()),
+        };
+        let ReplayedChanges { next_msn, batches: replayed_batches, .. } = changes;
+        missing.into_iter().for_each(&mut *tell);
         // Without all of the node table, nothing tells how many edges should lead to a node.
         if parts_lost == 0 {
             put_back_children(&engine, tell);
         }
         let start = LogStart { epoch: superblock.log_start.epoch, seq: 1, position: 0 };
         let log = Log::open_at(disk, log_area(&superblock), &superblock.identity.volume_id, &start, 0);
-        let Replayed { next_msn, batches: replayed_batches } = replayed;
         let opened =
             Opened { bad_copies, is_damaged: true, for_reading: true, replayed_batches, ..Opened::default() };
         let env = Env::new(engine, log, next_msn, Committed::without_errors(superblock, None, None), opened);
@@ -123,40 +129,24 @@ impl Env {
     }
 }
 
-/// How far a replay has come.
-struct Replayed {
-    next_msn: u64,
-    batches: u64,
-}
-
 /// Replays the log as far as it goes. Changes stay in the memtables, for the nodes below may be unreadable;
 /// only those before a clone arrive at the roots. The first record that cannot be replayed is the last one:
-/// what is read is a state that the volume had.
+/// what is read is a state that the volume had. Returns the finding of what is missing then.
 fn replay_in_memory(
-    engine: &Engine,
+    changes: &mut ReplayedChanges<'_, '_>,
+    disk: &Disk,
     superblock: &Superblock,
     progress: Option<&ReplayProgress>,
-    replayed: &mut Replayed,
-    tell: &mut dyn FnMut(Finding),
-) {
+) -> Option<Finding> {
     let area = log_area(superblock);
-    let mut each = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
-        take_without_flushes(engine, first_msn, changes, record)?;
-        replayed.batches = replayed.batches.saturating_add(1);
-        replayed.next_msn = replayed.next_msn.max(last_msn(first_msn, changes).saturating_add(1));
-        Ok(())
-    };
-    let (disk, start) = (&engine.store.disk, &superblock.log_start);
+    let mut each =
+        |first_msn: u64, count: u32, record: &[u8]| changes.take(first_msn, count, record).map(|_| ());
+    let start = &superblock.log_start;
     let ended = replay(disk, area, &superblock.identity.volume_id, start, progress, &mut each);
-    let problem = match ended {
-        Ok(end) => end.lost,
-        Err(error) => Some(error),
-    };
-    if let Some(error) = problem {
-        let place = Place::Log { offset: error.offset().unwrap_or(area.offset) };
-        let what = format!("changes from here on are missing, after {} batches: {error}", replayed.batches);
-        tell(Finding::problem(FindingCode::BadLog, place, what));
-    }
+    let error = ended.map_or_else(Some, |end| end.lost)?;
+    let place = Place::Log { offset: error.offset().unwrap_or(area.offset) };
+    let what = format!("changes from here on are missing, after {} batches: {error}", changes.batches);
+    Some(Finding::problem(FindingCode::BadLog, place, what))
 }
 
 /// Puts the children of lost interior nodes back, as a repair does. It comes after the replay, whose deltas

@@ -83,6 +83,14 @@ pub(crate) fn put_back(engine: &Engine, _structures: &[MutexGuard<'_, ()>]) -> R
     Ok(places.into_values().collect())
 }
 
+/// Whether lost interior nodes would be put back. The caller has locked all structures.
+///
+/// # Errors
+/// Those of the device that are no damage.
+pub(crate) fn are_found(engine: &Engine, _structures: &[MutexGuard<'_, ()>]) -> Result<bool> {
+    Ok(!of_lost_nodes(engine)?.is_empty())
+}
+
 /// What takes the place of lost interior nodes whose children were found, by the lost nodes.
 ///
 /// # Errors

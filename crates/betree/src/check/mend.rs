@@ -75,6 +75,9 @@ impl Env {
                 self.engine.dicts.iter().for_each(|dict| dict.dead.lock().retain(|dead| dead != id));
             }
         }
+        drop(structures);
+        // What cannot be read of a node that the log's changes have left need not be written.
+        while self.engine.free_one()? {}
         Ok(wrong.len() as u64)
     }
 
@@ -82,7 +85,7 @@ impl Env {
     /// [`Error::KnownDamage`], and all else can be changed, deletes and puts over it too. Where the children
     /// of a lost interior node are found again, it gets a new one in its place, without the messages that it
     /// had: keys below may be as in an older state. Nodes whose blocks others claim too get blocks of their
-    /// own, if they can be read.
+    /// own, if they can be read. What the opening has put known damage in the place of counts too.
     ///
     /// Known damage is of keys, so what reached to lost nodes counts them still: call
     /// [`mend_references`](Env::mend_references) afterwards.
@@ -95,7 +98,7 @@ impl Env {
         self.engine.assign_all_unowned()?;
         let structures = self.engine.lock_structures();
         let found_again = children::put_back(&self.engine, &structures)?;
-        let mut lost = found_again.len() as u64;
+        let mut lost = found_again.len() as u64 + self.opened.given_up;
         let mut seen = HashSet::new();
         for dict in &self.engine.dicts {
             lost += self.engine.tree_of(dict).note_damage(&mut seen)?;

@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
+use betree_platform::sync::MutexGuard;
 use hashbrown::HashMap;
 
 use super::FindingCode as Code;
@@ -83,6 +84,19 @@ struct Shape {
     lo: Cut,
     hi: Cut,
     longest_key: usize,
+}
+
+/// The findings of everything in the trees that cannot be read. The caller has locked all structures.
+///
+/// # Errors
+/// [`Error::ViewEnded`].
+pub(crate) fn all_unreadable(engine: &Engine, structures: &[MutexGuard<'_, ()>]) -> Result<Vec<Finding>> {
+    let (live, _) = engine.begin_fixed(structures);
+    let mut all = Vec::new();
+    let mut tell = |found: Finding| all.extend(Some(found).filter(|found| found.hides.is_some()));
+    let walked = Walk::new(engine, &live, &mut tell).trees(&mut |_, _| ControlFlow::Continue(()));
+    engine.end_view(&live);
+    walked.map(|()| all)
 }
 
 /// A walk through the trees of an engine.

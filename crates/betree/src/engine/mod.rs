@@ -60,6 +60,9 @@ pub(crate) struct Opened {
     pub replayed_batches: u64,
     /// The durable segment of the log that was lost, if that was accepted.
     pub log_loss: Option<Error>,
+    /// The number of structures that could not be read and became known damage, so that the log could be
+    /// replayed.
+    pub given_up: u64,
     /// The superblock that was made, as no copy was good: none is on the device until a repair is written.
     pub made: Option<Superblock>,
 }

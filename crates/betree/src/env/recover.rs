@@ -9,18 +9,15 @@ use betree_platform::{BLOCK_BYTES, Device};
 use crate::cache::Cache;
 use crate::dict::Dict;
 use crate::engine::checkpoint::Committed;
-use crate::engine::commit_ranges::{Installed, PreparedRanges};
-use crate::engine::hidden_ranges::BOUNDS_AT_ONCE;
 use crate::engine::{Engine, Opened};
 use crate::env::Env;
 use crate::env::disputed::OnDispute;
 use crate::env::read_table::{ReadTable, read_table};
+use crate::env::replayed_changes::{GiveUp, OnUnreadable, ReplayedChanges};
 use crate::error::{Error, Result, bit_numbers};
 use crate::events;
 use crate::expiry::Clock;
 use crate::format::limits::Limits;
-use crate::format::record::{Change, Changes};
-use crate::format::segment::last_msn;
 use crate::format::superblock::error_record;
 use crate::format::superblock::features::Features;
 use crate::format::superblock::slots::{self, Loaded};
@@ -84,16 +81,18 @@ impl Env {
     pub fn open(device: Arc<dyn Device>, options: Options) -> Result<Env> {
         let disk = Arc::new(Disk::watched(device, options.watcher.clone()));
         let loaded = slots::load(&disk)?;
-        Env::open_from(disk, loaded, None, OnDispute::Refuse, options)
+        Env::open_from(disk, loaded, None, OnDispute::Refuse, None, options)
     }
 
     /// As [`open`](Env::open), from the superblock that counts; or from one that was `made`, as no copy is
-    /// good, which a repair writes before its checkpoint. Only a repair may look at disputed nodes.
+    /// good, which a repair writes before its checkpoint. Only a repair may look at disputed nodes, and
+    /// `give_up` what clones in the log need and cannot be read.
     pub(crate) fn open_from(
         disk: Arc<Disk>,
         loaded: Loaded,
         made: Option<Superblock>,
         on_dispute: OnDispute,
+        give_up: Option<GiveUp<'_>>,
         options: Options,
     ) -> Result<Env> {
         let unknown = loaded.superblock.features.unknown_ro_compat();
@@ -148,52 +147,12 @@ impl Env {
             kept_errors,
             is_half_stored: false,
         };
-        let mut next_msn = superblock.next_msn;
-        let mut replayed_batches = 0u64;
-        // What cannot be read lets nothing through to what is below. For a repair, which comes for that, the
-        // changes wait above from the beginning; for a reader once the first of them was held up.
-        let mut wait_above = mode == OpenMode::Repair;
-        let mut each = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
-            let ranges = ranges_at_front(record, changes)?;
-            replayed_batches = replayed_batches.saturating_add(1);
-            // The log has checked both numbers.
-            next_msn = next_msn.max(last_msn(first_msn, changes).saturating_add(1));
-            if wait_above {
-                return take_without_flushes(&engine, first_msn, changes, record);
-            }
-            if ranges > 0 {
-                engine.freeze(true);
-                match engine.absorb_all() {
-                    Err(error) if for_reading && error.is_unreadable() => {
-                        wait_above = true;
-                        return take_without_flushes(&engine, first_msn, changes, record);
-                    }
-                    arrived => arrived?,
-                }
-                let structures = engine.lock_structures();
-                // A batch that was accepted once is within every limit.
-                let changes =
-                    PreparedRanges::new(&engine, &structures, first_msn, record, ranges, usize::MAX)?;
-                let installed = changes.install(&mut engine.views.lock(), last_msn(first_msn, ranges));
-                installed.iter().for_each(Installed::send);
-                engine.note_ranges(record, 0);
-            }
-            engine.take(first_msn, &Arc::new(record.to_vec()))?;
-            if engine.freeze(false) || ranges > 0 {
-                match let_arrive(&engine) {
-                    Err(error) if for_reading && error.is_unreadable() => wait_above = true,
-                    arrived => arrived?,
-                }
-                if !for_reading && engine.store.cache.dirty_bytes() > engine.store.cache.budget_bytes() / 3 {
-                    // The log stays as it is: if the replay has to begin anew, it skips the changes that this
-                    // checkpoint holds.
-                    events::checkpoint_begins(false);
-                    let captured = engine.capture(next_msn);
-                    engine.write_checkpoint(&mut committed, captured, superblock.clone(), &|| ())?;
-                }
-            }
-            Ok(())
+        let on_unreadable = match give_up {
+            Some(give_up) => OnUnreadable::GiveUp(give_up),
+            None if for_reading => OnUnreadable::Wait,
+            None => OnUnreadable::Refuse,
         };
+        let mut changes = ReplayedChanges::new(&engine, superblock.next_msn, on_unreadable);
         let mut log_loss = None;
         let mut log_position = superblock.log_start.position;
         let was_closed = superblock.clean;
@@ -202,30 +161,41 @@ impl Env {
             // any log record.
             let from = &superblock.log_start;
             let (area, volume_id) = (log_area(&superblock), &superblock.identity.volume_id);
-            let end = replay(&disk, area, volume_id, from, progress.as_deref(), &mut each)?;
-            if let Some(lost) = end.lost {
+            let mut each = |first_msn: u64, count: u32, record: &[u8]| -> Result<()> {
+                let cache = &engine.store.cache;
+                let have_arrived = changes.take(first_msn, count, record)?;
+                if have_arrived && !for_reading && cache.dirty_bytes() > cache.budget_bytes() / 3 {
+                    // The log stays as it is: if the replay has to begin anew, it skips the changes that this
+                    // checkpoint holds.
+                    events::checkpoint_begins(false);
+                    let captured = engine.capture(changes.next_msn);
+                    engine.write_checkpoint(&mut committed, captured, superblock.clone(), &|| ())?;
+                }
+                Ok(())
+            };
+            let lost = match replay(&disk, area, volume_id, from, progress.as_deref(), &mut each) {
+                Ok(end) => {
+                    events::replayed(end.segments, end.records, changes.next_msn);
+                    log_position = end.next.position;
+                    end.lost
+                }
+                Err(error) if changes.has_ended => Some(error),
+                Err(error) => return Err(error),
+            };
+            if let Some(lost) = lost {
                 if accepts_loss == LogLoss::Refuse {
                     return Err(lost);
                 }
                 log_loss = disk.health.count_damage(Err::<(), Error>(lost)).err();
             }
-            events::replayed(end.segments, end.records, next_msn);
-            log_position = end.next.position;
         }
+        changes.finish()?;
+        let ReplayedChanges { next_msn, batches: replayed_batches, .. } = changes;
         // Always a new epoch: bytes that a crash left behind the last good segment (or at the start, if there
         // is none) must never be taken for a successor of new segments.
         let epochs = if planted::is(planted::Bug::EpochKept) { 0 } else { 1 };
         let log_start =
             LogStart { epoch: superblock.log_start.epoch + epochs, seq: 1, position: log_position };
-        engine.freeze(true);
-        if wait_above {
-            engine.absorb_at_roots(&engine.lock_structures())?;
-        } else {
-            match engine.absorb_all() {
-                Err(error) if for_reading && error.is_unreadable() => {}
-                arrived => arrived?,
-            }
-        }
         let superblock = Superblock { clean: false, log_start, ..superblock };
         if !for_reading {
             events::checkpoint_begins(false);
@@ -245,8 +215,8 @@ impl Env {
             let root = dict.state.read().root;
             match engine.tree_of(dict).node(root) {
                 Ok(root) => drop(engine.store.load(&root.pieces())),
-                // A repair may find what was below it.
-                Err(error) if mode == OpenMode::Repair && error.is_unreadable() => {}
+                // A repair may find what was below it, and a reader has the other dictionaries.
+                Err(error) if for_reading && error.is_unreadable() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -262,40 +232,11 @@ impl Env {
             discards,
             replayed_batches,
             log_loss,
+            given_up: 0,
             made,
         };
         Ok(Env::new(engine, log, next_msn, committed, opened))
     }
-}
-
-/// Lets changes arrive at their trees, and does what follows, as workers did before the crash, so that a
-/// replay takes no more room than the changes took then.
-fn let_arrive(engine: &Engine) -> Result<()> {
-    engine.absorb_all()?;
-    engine.resume_rebalance()?;
-    engine.reclaim_hidden(BOUNDS_AT_ONCE)?;
-    while engine.free_one()? {}
-    Ok(())
-}
-
-/// Takes a record of the log into memory. Nothing is flushed, for the nodes below may be unreadable: only
-/// what stands before a clone arrives, at the roots.
-pub(crate) fn take_without_flushes(
-    engine: &Engine,
-    first_msn: u64,
-    changes: u32,
-    record: &[u8],
-) -> Result<()> {
-    let ranges = ranges_at_front(record, changes)?;
-    if ranges > 0 {
-        engine.freeze(true);
-        let structures = engine.lock_structures();
-        engine.absorb_at_roots(&structures)?;
-        let changes = PreparedRanges::new(engine, &structures, first_msn, record, ranges, usize::MAX)?;
-        let installed = changes.install(&mut engine.views.lock(), last_msn(first_msn, ranges));
-        installed.iter().for_each(Installed::send);
-    }
-    engine.take(first_msn, &Arc::new(record.to_vec()))
 }
 
 /// The engine that a superblock describes, with the list of nodes that are still to be freed.
@@ -346,30 +287,6 @@ fn discard_free(disk: &Disk, space: &Space) {
             return;
         }
     }
-}
-
-/// The number of range changes at the front of the record of a batch with clones; 0 for other batches.
-///
-/// # Errors
-/// [`Error::BadRecord`] if the record does not hold exactly `changes` changes: each of them has a number.
-pub(crate) fn ranges_at_front(record: &[u8], changes: u32) -> Result<u32> {
-    let (mut all, mut ranges, mut clones) = (0u64, 0u32, false);
-    for change in Changes::of(record) {
-        let is_at_front = u64::from(ranges) == all;
-        match change?.1 {
-            Change::DeleteRange { .. } if is_at_front => ranges += 1,
-            Change::CloneRange { .. } if is_at_front => {
-                ranges += 1;
-                clones = true;
-            }
-            _ => {}
-        }
-        all += 1;
-    }
-    if all != u64::from(changes) {
-        return Err(Error::BadRecord);
-    }
-    Ok(if clones && !planted::is(planted::Bug::ClonesNotReplayed) { ranges } else { 0 })
 }
 
 #[cfg(test)]

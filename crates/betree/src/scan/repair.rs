@@ -5,8 +5,10 @@ use alloc::sync::Arc;
 
 use betree_platform::Device;
 
+use super::give_up::give_up_unreadable;
 use super::superblock::by_scan;
 use crate::check::{Finding, FindingCode, Place};
+use crate::engine::Engine;
 use crate::env::Env;
 use crate::env::disputed::OnDispute;
 use crate::error::Result;
@@ -60,9 +62,7 @@ impl Env {
         let options = Options { mode: OpenMode::Repair, log_loss: LogLoss::Accept, ..options };
         let disk = Arc::new(Disk::watched(device, options.watcher.clone()));
         let error = match slots::load(&disk) {
-            Ok(loaded) => {
-                return told(Env::open_from(disk, loaded, None, OnDispute::Look, options)?, tell);
-            }
+            Ok(loaded) => return opened(disk, loaded, None, options, tell),
             Err(error) => error,
         };
         let (newest, bad_copies) = slots::newest(&disk)?;
@@ -78,12 +78,27 @@ impl Env {
         );
         tell(Finding::problem(FindingCode::LostSuperblocks, Place::Superblock { offset: None }, what));
         let loaded = Loaded::made(made.clone(), bad_copies);
-        told(Env::open_from(disk, loaded, Some(made), OnDispute::Look, options)?, tell)
+        opened(disk, loaded, Some(made), options, tell)
     }
 }
 
-/// Tells of what the log has lost, and of nodes whose blocks others claim too.
-fn told(env: Env, tell: &mut dyn FnMut(Finding)) -> Result<Env> {
+/// Opens a volume. Tells what was given up for the log, what the log has lost, and of nodes whose blocks
+/// others claim too.
+fn opened(
+    disk: Arc<Disk>,
+    loaded: Loaded,
+    made: Option<Superblock>,
+    options: Options,
+    tell: &mut dyn FnMut(Finding),
+) -> Result<Env> {
+    let mut given_up = 0;
+    let mut tell_given_up = |found: Finding| {
+        given_up += 1;
+        tell(found);
+    };
+    let mut give_up = |engine: &Engine| give_up_unreadable(engine, &mut tell_given_up);
+    let mut env = Env::open_from(disk, loaded, made, OnDispute::Look, Some(&mut give_up), options)?;
+    env.opened.given_up = given_up;
     env.check_disputed(tell);
     if let Some(error) = env.log_loss() {
         let place = Place::Log { offset: error.offset().unwrap_or_default() };

@@ -114,6 +114,30 @@ impl Store {
         }
     }
 
+    /// The newest layers of a piece, without the first that cannot be read and those below it, and the error
+    /// of that one: what they say of a key counts, whatever was below. All of it without an error.
+    pub fn newest_layers(&self, piece: &Arc<Piece>) -> (Option<Layers>, Option<Error>) {
+        let error = match self.layers(piece) {
+            Ok(layers) => return (Some(layers), None),
+            Err(error) => error,
+        };
+        let (stored, newer) = match piece.residency() {
+            Ok(Residency::OnDevice { at, newer, .. }) => (at, newer),
+            // Another reader has read it since.
+            Ok(Residency::Memory(layers)) => return (Some(layers), None),
+            Err(error) => return (None, Some(error)),
+        };
+        let mut runs = Vec::from_iter(newer);
+        for run in stored.runs.iter().rev() {
+            match self.read_run(&stored.extent, *run) {
+                Ok(run) => runs.push(run),
+                Err(_) => break,
+            }
+        }
+        runs.reverse();
+        (Layers::of(&runs), Some(error))
+    }
+
     /// Brings pieces into memory with as few reads as their places allow.
     pub fn load(&self, pieces: &[Arc<Piece>]) -> Result<()> {
         self.all_layers(pieces).map(|_| ())

@@ -141,6 +141,23 @@ impl Tree<'_> {
         Ok((Found::Open, Some(path)))
     }
 
+    /// Searches a piece, from memory or from the device; `None` if it leaves the value open.
+    ///
+    /// # Errors
+    /// Why the piece cannot be read, if what is newer than the part that cannot leaves the value open.
+    pub(super) fn search_piece(
+        &self,
+        piece: &Arc<Piece>,
+        key: &[u8],
+        pending: &mut Vec<Vec<u8>>,
+    ) -> Result<Option<Found>> {
+        let (layers, error) = self.store.newest_layers(piece);
+        match (layers.and_then(|layers| search_runs(&layers, key, pending)), error) {
+            (None, Some(error)) => Err(error),
+            (found, _) => Ok(found),
+        }
+    }
+
     /// Searches the pieces of a path; `None` if a node had to be read and the search must begin anew.
     fn search(
         &self,
@@ -149,7 +166,7 @@ impl Tree<'_> {
         gone: &mut Option<NodeId>,
     ) -> Result<Option<Found>> {
         for (piece, key) in &path.pieces {
-            if let Some(found) = search_runs(&self.store.layers(piece)?, key, pending) {
+            if let Some(found) = self.search_piece(piece, key, pending)? {
                 return Ok(Some(found));
             }
         }

@@ -193,7 +193,7 @@ impl Tree<'_> {
             let found = match read {
                 Some(Ok(layers)) => search_runs(layers, key, pending),
                 // It is needed now, so this gives the error.
-                _ => search_runs(&self.store.layers(piece)?, key, pending),
+                _ => self.search_piece(piece, key, pending)?,
             };
             if found.is_some() {
                 return Ok(found);

@@ -2,8 +2,8 @@
 //!
 //! A lost basement becomes one with nothing but known damage. A lost partition hides all below it, for it may
 //! have had a message for any key: its edge becomes a null edge with known damage. So does an edge to a lost
-//! node, but for what is pending there: that is newer. A lost target of a GOTO leaves known damage for the
-//! GOTO's range.
+//! node. Messages stay that are newer than what was lost: those pending above a node, or in runs over a lost
+//! run. A lost target of a GOTO leaves known damage for the GOTO's range.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -152,13 +152,14 @@ impl Tree<'_> {
         let ends = ends.chain([leaf.hi.clone()]);
         let mut new = Vec::with_capacity(basements.len());
         for (basement, end) in basements.iter().zip(ends) {
-            if read(self.store.layers(&basement.piece))?.is_some() {
+            let (newer, error) = self.newest(&basement.piece)?;
+            if error.is_none() {
                 new.push(basement.clone());
                 continue;
             }
             noted.lost += 1;
             let lost = RangeDelete::damage(Cut::before(basement.first.as_slice()), end);
-            let piece = self.piece_of(None, Vec::from([lost]));
+            let piece = self.piece_over(newer.as_deref(), &lost);
             new.extend(piece.map(|piece| Basement { first: basement.first.clone(), piece }));
         }
         Ok(new)
@@ -166,19 +167,14 @@ impl Tree<'_> {
 
     /// The edges in the place of one.
     fn noted_edge(&self, edge: &Edge, noted: &mut Noted) -> Result<Vec<Edge>> {
-        let whole = || RangeDelete::damage(edge.lo.clone(), edge.hi.clone());
-        let run = match &edge.partition {
-            None => None,
-            Some(piece) => match read(self.store.run(piece))? {
-                Some(run) => Some(run),
-                None => {
-                    noted.lost += 1;
-                    let partition = self.piece_of(None, Vec::from([whole()]));
-                    let null = Edge::null(edge.lo.clone(), edge.hi.clone());
-                    return Ok(Vec::from([Edge { partition, ..null }]));
-                }
-            },
+        let (run, error) = match &edge.partition {
+            None => (None, None),
+            Some(piece) => self.newest(piece)?,
         };
+        if error.is_some() {
+            noted.lost += 1;
+            return Ok(Vec::from([self.null_over(edge, run.as_deref())]));
+        }
         let ranges = run.as_ref().map_or(&[][..], |run| run.ranges());
         let mut gotos = Vec::with_capacity(edge.gotos.len());
         let mut damage = Vec::new();
@@ -208,14 +204,39 @@ impl Tree<'_> {
         }
         noted.lost += 1;
         noted.nodes.extend(edge.child);
-        // Nothing lies below: a range that was deleted is known to be empty, and all else is lost.
-        let deleted: Vec<_> = ranges.iter().filter(|range| !range.is_damage()).cloned().collect();
-        let null = Edge {
-            partition: self.piece_of(run.as_deref(), subtract(&[whole()], &deleted)),
+        self.beside_gotos(&self.null_over(edge, run.as_deref()), &gotos)
+    }
+
+    /// The null edge in the place of one below which all is lost, with the messages that are left of its
+    /// partition.
+    fn null_over(&self, edge: &Edge, messages: Option<&Run>) -> Edge {
+        let lost = RangeDelete::damage(edge.lo.clone(), edge.hi.clone());
+        Edge {
+            partition: self.piece_over(messages, &lost),
             longest_key: edge.longest_key_here(),
             ..Edge::null(edge.lo.clone(), edge.hi.clone())
-        };
-        self.beside_gotos(&null, &gotos)
+        }
+    }
+
+    /// The piece of messages over a range below which nothing is left: a range that they have deleted is
+    /// known to be empty, and all else is `lost`.
+    fn piece_over(&self, messages: Option<&Run>, lost: &RangeDelete) -> Option<Arc<Piece>> {
+        let ranges = messages.map_or(&[][..], |run| run.ranges());
+        let deleted: Vec<_> = ranges.iter().filter(|range| !range.is_damage()).cloned().collect();
+        self.piece_of(messages, subtract(core::slice::from_ref(lost), &deleted))
+    }
+
+    /// What is left of a piece: its messages newer than the first that cannot be read, and the error of that
+    /// one. All of it without an error.
+    ///
+    /// # Errors
+    /// Those that are no damage.
+    fn newest(&self, piece: &Arc<Piece>) -> Result<(Option<Arc<Run>>, Option<Error>)> {
+        let (layers, error) = self.store.newest_layers(piece);
+        if let Some(error) = &error {
+            read(Err::<(), _>(error.clone()))?;
+        }
+        Ok((layers.map(|layers| layers.joined()), error))
     }
 
     /// The parts of a null edge beside GOTOs, and the edges that the GOTOs become.

@@ -9,6 +9,7 @@ mod mounted;
 #[path = "../mount/schemas.rs"]
 mod schemas;
 
+mod above_damage;
 mod damaged;
 mod forged;
 mod log_loss;

@@ -11,7 +11,7 @@ use core::cmp::Ordering;
 
 use super::source::Source;
 use super::walk::{Direction, Window};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expiry::Expiry;
 use crate::key::Cut;
 use crate::message::{Kind, PairCompression};
@@ -25,6 +25,8 @@ pub(super) struct Chunk {
     sources: Vec<Source>,
     /// Whether a source has range deletes.
     has_ranges: bool,
+    /// Why nothing can be said of what is older than all sources, if it cannot.
+    lost_below: Option<Error>,
     lead: Option<Lead>,
     /// The key at hand.
     key: Vec<u8>,
@@ -63,8 +65,13 @@ struct Front {
 }
 
 impl Chunk {
-    /// A chunk of sources, the newest first.
-    pub fn new(window: Window, direction: Direction, mut sources: Vec<Source>) -> Chunk {
+    /// A chunk of sources, the newest first, over something that may be lost.
+    pub fn new(
+        window: Window,
+        direction: Direction,
+        mut sources: Vec<Source>,
+        lost_below: Option<Error>,
+    ) -> Chunk {
         sources.retain(|source| !source.is_empty());
         let has_ranges = sources.iter().any(Source::has_ranges);
         Chunk {
@@ -72,6 +79,7 @@ impl Chunk {
             direction,
             sources,
             has_ranges,
+            lost_below,
             lead: None,
             key: Vec::new(),
             at: At::Start,
@@ -236,6 +244,9 @@ impl Chunk {
                 is_decided = true;
                 lost = range.is_damage().then(|| range.lost());
             }
+        }
+        if !is_decided {
+            lost = self.lost_below.clone();
         }
         if let Some(error) = lost {
             self.at = At::Failed;

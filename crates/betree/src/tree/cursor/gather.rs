@@ -7,13 +7,13 @@ use super::super::{Tree, astray};
 use super::chunk::Chunk;
 use super::source::{Copied, Source};
 use super::walk::{Direction, Level, Stop, Walk, Window};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::key::{Cut, Translation};
 use crate::memtable::Memtable;
 use crate::message::{Bytes, Kind, Msn, RangeDelete};
 use crate::node_id::NodeId;
 use crate::planted::{self, Bug};
-use crate::run::Run;
+use crate::run::{Layers, Run};
 use crate::transaction::{Leads, Stretch};
 
 /// A chunk takes at most as many messages of one memtable as a basement holds messages of this size, in
@@ -41,6 +41,23 @@ impl Scope {
         match direction {
             Direction::Forward => Window { lo: (&self.lo).max(at).clone(), hi: self.hi.clone() },
             Direction::Backward => Window { lo: self.lo.clone(), hi: (&self.hi).min(at).clone() },
+        }
+    }
+}
+
+/// What hides everything below.
+enum Hiding {
+    /// A range that was deleted.
+    Deleted,
+    /// What is known to be lost, or cannot be read now.
+    Lost(Error),
+}
+
+impl Hiding {
+    fn of(range: &RangeDelete) -> Hiding {
+        match range.is_damage() && !planted::is(Bug::DamagePassedOver) {
+            true => Hiding::Lost(range.lost()),
+            false => Hiding::Deleted,
         }
     }
 }
@@ -95,10 +112,10 @@ impl Tree<'_> {
             Stop::Leaf(place) => Some(&place.basement),
             Stop::Nothing | Stop::Missing(_) | Stop::Astray(_) => None,
         };
-        // The range that hides everything below.
         let mut hiding = None;
         'levels: for level in levels.iter().chain(below) {
-            for run in self.store.layers(&level.piece)?.newest_first() {
+            let (layers, error) = self.store.newest_layers(&level.piece);
+            for run in layers.iter().flat_map(Layers::newest_first) {
                 runs.push((run.clone(), level));
                 if run.ranges().is_empty() {
                     continue;
@@ -109,30 +126,33 @@ impl Tree<'_> {
                     if let Some(part) = range.clip(&lo, &hi) {
                         window.meet(&level.up.cut(&part.lo), &level.up.cut(&part.hi));
                     }
-                    hiding = Some(range.clone());
+                    hiding = Some(Hiding::of(range));
                     break 'levels;
                 }
                 end_before_damage(run, level, at, direction, &mut window);
             }
+            if let Some(error) = error {
+                hiding = Some(Hiding::Lost(error));
+                break;
+            }
         }
         match &stop {
-            Stop::Missing(id) if hiding.is_none() => {
-                self.find_for_search(*id, gone)?;
-                return Ok(None);
-            }
-            Stop::Astray(id) if hiding.is_none() => return Err(astray(*id)),
+            Stop::Missing(id) if hiding.is_none() => match self.find_for_search(*id, gone) {
+                Ok(()) => return Ok(None),
+                Err(error) => hiding = Some(Hiding::Lost(error)),
+            },
+            Stop::Astray(id) if hiding.is_none() => hiding = Some(Hiding::Lost(astray(*id))),
             Stop::Nothing | Stop::Leaf(_) | Stop::Missing(_) | Stop::Astray(_) => {}
         }
-        if let Some(damage) = hiding.filter(RangeDelete::is_damage)
-            && !planted::is(Bug::DamagePassedOver)
-        {
+        let mut lost_below = None;
+        if let Some(Hiding::Lost(error)) = hiding {
             let deleted = memtables.iter().find_map(|memtable| around(&memtable.ranges, at, direction));
             if let Some(range) = deleted {
                 // All that the runs have is older.
                 window.meet(&range.lo, &range.hi);
                 runs.clear();
             } else {
-                let key = next_key(at, direction).ok_or_else(|| damage.lost())?;
+                let Some(key) = next_key(at, direction) else { return Err(error) };
                 let is_in = |run: &Run, level: &Level| {
                     let key = level.down.key(key);
                     let point = run.lower_bound(&key);
@@ -141,10 +161,11 @@ impl Tree<'_> {
                 if !memtables.iter().any(|memtable| memtable.points.has(key))
                     && !runs.iter().any(|(run, level)| is_in(run, level))
                 {
-                    return Err(damage.lost());
+                    return Err(error);
                 }
                 // Messages over the damage may say what is at this key; around it all is lost.
                 window.meet(&Cut::before(key), &Cut::just_after(key));
+                lost_below = Some(error);
             }
         }
         let copied = memtables
@@ -154,7 +175,7 @@ impl Tree<'_> {
             .into_iter()
             .map(|(run, level)| Source::of_run(run, (&level.down, &level.up), &window, direction));
         let sources = copied.chain(of_runs).collect();
-        Ok(Some(Chunk::new(window, direction, sources)))
+        Ok(Some(Chunk::new(window, direction, sources, lost_below)))
     }
 
     /// The walk to a place and the memtables' messages around it, as of one moment.

@@ -7,10 +7,9 @@ use super::super::{Tree, astray};
 use super::gather::{next_key, range_around};
 use super::walk::{Direction, Level, Stop, Walk};
 use crate::cache::Piece;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::key::Cut;
 use crate::memtable::Found;
-use crate::message::RangeDelete;
 use crate::node_id::NodeId;
 use crate::run::{Layers, Run};
 
@@ -30,19 +29,28 @@ pub struct Unreadable {
 
 /// Pieces that could not be read, so that the next range below them need not read them again.
 #[derive(Default)]
-pub(super) struct BadPieces(Vec<(Arc<Piece>, Error)>);
+pub(super) struct BadPieces(Vec<BadPiece>);
+
+struct BadPiece {
+    piece: Arc<Piece>,
+    /// What is newer than the part that cannot be read.
+    newest: Option<Layers>,
+    error: Error,
+}
 
 impl BadPieces {
-    fn layers(&mut self, tree: &Tree<'_>, piece: &Arc<Piece>) -> Result<Layers> {
-        if let Some((_, error)) = self.0.iter().find(|(known, _)| Arc::ptr_eq(known, piece)) {
-            return Err(error.clone());
+    /// What is left of a piece, and why that is not all.
+    fn newest_layers(&mut self, tree: &Tree<'_>, piece: &Arc<Piece>) -> (Option<Layers>, Option<Error>) {
+        if let Some(bad) = self.0.iter().find(|bad| Arc::ptr_eq(&bad.piece, piece)) {
+            return (bad.newest.clone(), Some(bad.error.clone()));
         }
-        let layers = tree.store.layers(piece);
-        if let Err(error) = &layers {
+        let (newest, error) = tree.store.newest_layers(piece);
+        if let Some(error) = &error {
             self.0.truncate(REMEMBERED_MAX - 1);
-            self.0.insert(0, (piece.clone(), error.clone()));
+            let bad = BadPiece { piece: piece.clone(), newest: newest.clone(), error: error.clone() };
+            self.0.insert(0, bad);
         }
-        layers
+        (newest, error)
     }
 }
 
@@ -75,6 +83,7 @@ impl Tree<'_> {
     fn look_for_blame(&self, at: &Cut, bad: &mut BadPieces, gone: &mut Option<NodeId>) -> Blame {
         let Walk { window, levels, stop } = self.walk(&self.dict.state.read(), at, Direction::Forward);
         let mut errors = Vec::new();
+        // What is newer than all that cannot be read.
         let mut above: Vec<(Arc<Run>, &Level)> = Vec::new();
         let mut hi = window.hi.clone();
         let basement = match &stop {
@@ -82,55 +91,49 @@ impl Tree<'_> {
             Stop::Nothing | Stop::Missing(_) | Stop::Astray(_) => None,
         };
         for level in levels.iter().chain(basement) {
-            let layers = match bad.layers(self, &level.piece) {
-                Ok(layers) => layers,
-                Err(error) => {
-                    errors.push(error);
-                    continue;
-                }
-            };
+            let (layers, error) = bad.newest_layers(self, &level.piece);
             let (place, end) = (level.down.cut_ref(at), level.down.cut_ref(&window.hi));
-            for run in layers.newest_first() {
-                above.push((run.clone(), level));
+            for run in layers.iter().flat_map(Layers::newest_first) {
+                if errors.is_empty() {
+                    above.push((run.clone(), level));
+                }
                 // Newer messages hide everything below, which need not be read.
                 if let Some(range) = range_around(run, &place, Direction::Forward) {
                     let hi = hi.min(level.up.cut((&range.hi).min(&*end)));
-                    if range.is_damage() {
-                        return self.blame_of_damage(at, range, hi, &above, errors);
-                    }
-                    return Blame { hi, errors, is_more: false };
+                    errors.extend(range.is_damage().then(|| range.lost()));
+                    return self.blame_below(at, hi, &above, errors);
                 }
                 let behind = run.ranges().iter().find(|range| range.lo > *place);
                 if let Some(range) = behind.filter(|range| range.lo < *end) {
                     hi = hi.min(level.up.cut(&range.lo));
                 }
             }
+            errors.extend(error);
         }
         let found = match stop {
             Stop::Astray(id) => Err(astray(id)),
             Stop::Missing(id) => self.find_for_search(id, gone).map(|()| true),
             Stop::Nothing | Stop::Leaf(_) => Ok(false),
         };
-        let is_more = found.unwrap_or_else(|error| {
-            errors.push(error);
-            false
-        });
-        Blame { hi, errors, is_more }
+        match found {
+            Ok(true) => return Blame { hi, errors, is_more: true },
+            Ok(false) => {}
+            Err(error) => errors.push(error),
+        }
+        self.blame_below(at, hi, &above, errors)
     }
 
-    /// The blame of known damage up to `hi`, under the runs `above`, newest first: up to the next key that
-    /// messages over it know. None if they know the key at the place.
-    fn blame_of_damage(
-        &self,
-        at: &Cut,
-        damage: &RangeDelete,
-        hi: Cut,
-        above: &[(Arc<Run>, &Level)],
-        mut errors: Vec<Error>,
-    ) -> Blame {
+    /// The blame of what cannot be read up to `hi`, under the runs `above`, newest first: up to the next key
+    /// that messages over it know. None if they know the key at the place.
+    fn blame_below(&self, at: &Cut, hi: Cut, above: &[(Arc<Run>, &Level)], errors: Vec<Error>) -> Blame {
+        if errors.is_empty() {
+            return Blame { hi, errors, is_more: false };
+        }
         let here = next_key(at, Direction::Forward);
         let state = self.dict.state.read();
         let mut deltas = Vec::new();
+        let is_deleted_here =
+            state.memtables(&self.at).any(|memtable| memtable.range_around(at, false, self.at.msn).is_some());
         let in_memory = here.map(|key| {
             let mut memtables = state.memtables(&self.at);
             memtables.any(|memtable| !matches!(memtable.get(key, self.at.msn, &mut deltas), Found::Open))
@@ -143,8 +146,8 @@ impl Tree<'_> {
                 points.any(|point| !point.kind.is_upsert())
             })
         });
-        if in_memory == Some(true) || in_runs == Some(true) {
-            return Blame { hi, errors, is_more: false };
+        if is_deleted_here || in_memory == Some(true) || in_runs == Some(true) {
+            return Blame { hi, errors: Vec::new(), is_more: false };
         }
         let behind = here.map_or_else(|| at.clone(), Cut::just_after);
         let next_in_memory = state.memtables(&self.at).filter_map(|memtable| {
@@ -160,7 +163,6 @@ impl Tree<'_> {
             is_before.then(|| level.up.cut(&Cut::before(run.key(point))))
         });
         let next = next_in_memory.chain(next_in_runs).filter(|next| *next > *at).min();
-        errors.push(damage.lost());
         Blame { hi: next.map_or_else(|| hi.clone(), |next| next.min(hi.clone())), errors, is_more: false }
     }
 }
