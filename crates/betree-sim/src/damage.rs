@@ -314,7 +314,7 @@ fn repaired(
     let damaged = match open_as(device, setup, OpenMode::ReadOnly) {
         Ok(damaged) => Some(damaged),
         Err(Error::Corrupt { what, .. }) if !is_of_node(what) => return Ok(None),
-        // A clone in the log needs what cannot be read: a repair takes it away.
+        // A root is lost, or a clone in the log needs what cannot be read: a repair takes it away.
         Err(Error::Corrupt { .. }) => None,
         Err(error) => return Err(format!("open for reading: {error}")),
     };
@@ -322,9 +322,6 @@ fn repaired(
     let mut lost_at_opening = Vec::new();
     let env = Env::open_for_repair(Arc::clone(device), options, &mut |found| lost_at_opening.push(found))
         .map_err(told("open for a repair"))?;
-    if damaged.is_none() && lost_at_opening.is_empty() {
-        return Err("a repair says nothing of what readers are refused for".into());
-    }
     let read_from = damaged.as_ref().unwrap_or(&env);
     let mut dicts = Vec::new();
     for (dict, named) in (0..).map(DictId).zip(named_keys(after, usize::from(setup.geometry.dicts))) {
@@ -344,9 +341,10 @@ fn repaired(
     model.reached.structures = noted.lost;
     // Without the rest of the log all keys are as before it.
     model.reached.found_again = noted.found_again.len() + usize::from(env.log_loss().is_some());
-    model.reached.with_clones_in_log = usize::from(damaged.is_none());
+    model.reached.with_clones_in_log = usize::from(!lost_at_opening.is_empty());
     if noted.lost == 0 {
-        return Ok(None);
+        let is_refused = damaged.is_none().then(|| "nothing was lost, but readers are refused".into());
+        return is_refused.map_or(Ok(None), Err);
     }
     env.mend_references(&mut |_, _| ControlFlow::Continue(())).map_err(told("references"))?;
     for dict in (0..setup.geometry.dicts).map(DictId) {

@@ -183,9 +183,10 @@ fn a_large_value_expires_with_its_parts() {
     assert_eq!(then.get("3").unwrap().unwrap(), value(3));
     assert_eq!(then.get_many(&["7"]).unwrap()[0].as_deref(), Some(&value(7)[..]));
     drop((then, view));
-    // The store's own thread may have been there before.
-    assert!(dict.remove_expired().unwrap() <= 10);
-    assert_eq!(dict.remove_expired().unwrap(), 0);
+    // The store's own thread may have been there before, or be there now.
+    let removed =
+        std::iter::repeat_with(|| dict.remove_expired().unwrap()).take_while(|removed| *removed > 0);
+    assert!(removed.sum::<u64>() <= 10);
     assert_eq!(store.check().unwrap(), []);
     assert_eq!(dict.get("stays").unwrap().unwrap(), value(10));
 }

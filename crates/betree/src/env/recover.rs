@@ -215,8 +215,8 @@ impl Env {
             let root = dict.state.read().root;
             match engine.tree_of(dict).node(root) {
                 Ok(root) => drop(engine.store.load(&root.pieces())),
-                // A repair may find what was below it, and a reader has the other dictionaries.
-                Err(error) if for_reading && error.is_unreadable() => {}
+                // A repair may find what was below it.
+                Err(error) if mode == OpenMode::Repair && error.is_unreadable() => {}
                 Err(error) => return Err(error),
             }
         }
