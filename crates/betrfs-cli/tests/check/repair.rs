@@ -18,8 +18,8 @@ use super::{Sample, betrfs, claims};
 
 const META: DictId = DictId(0);
 const DATA: DictId = DictId(1);
-/// A block of a file that has no record.
-const OWNERLESS: &[u8] = b"\0\0nobody\0\0\0\0\0\0\0\0\0";
+/// The value of an attribute of a file that has no record.
+const OWNERLESS: &[u8] = b"\0\0nobody\0\xffuser.name";
 
 /// Changes a closed volume's pairs.
 fn change(path: &Path, changes: impl FnOnce(&Env, &mut Batch)) {

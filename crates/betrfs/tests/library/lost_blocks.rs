@@ -47,7 +47,7 @@ fn each_kind_of_damage_is_a_sentence_that_names_the_place() {
     );
     assert_eq!(
         problems(|batch, _| batch.put(DATA, b"\0d\0\0ghost\0\0\0\0\0\0\0\0\0", b"x")),
-        ["/d/ghost, block 0: it belongs to no file"]
+        ["/d/ghost: it has blocks, and no record"]
     );
     assert_eq!(
         problems(|batch, volume| {

@@ -150,11 +150,11 @@ pub fn set(pairs: &Pairs, batch: &mut Batch, dict: DictId, at: &[u8], offset: us
 pub const FOR_1: &[u8] = b"\0\0for 1";
 pub const FOR_50: &[u8] = b"\0\0for 50";
 pub const DIR: &[u8] = b"\0\0d";
-const FILE: &[u8] = b"\0d\0\0f";
+pub const FILE: &[u8] = b"\0d\0\0f";
 const SYMLINK: &[u8] = b"\0d\0\0s";
 pub const NAME: &[u8] = b"\0\0a";
 pub const OTHER_NAME: &[u8] = b"\0d\0\0b";
-const SPARSE: &[u8] = b"\0\0sparse";
+pub const SPARSE: &[u8] = b"\0\0sparse";
 const HELD: &[u8] = b"\0\0held";
 pub const ROOT_KEY: &[u8] = b"\x05";
 pub const VOLUME_KEY: &[u8] = b"\x05\x01";
@@ -317,11 +317,26 @@ const CASES: &[Case] = &[
     Case {
         code: "ownerless-data",
         change: |_, batch| {
-            batch.put(DATA, &block(b"\0\0nobody", 0), b"data");
             batch.put(DATA, b"\0\0nobody\0\xffuser.y", b"value");
             batch.put(DATA, b"\0\0d\0\xfe", &[0; 16]);
+            // A block of what is no file.
+            batch.put(DATA, &block(b"\0\0d", 0), b"data");
         },
         differs: &[],
+    },
+    Case {
+        code: "lost-record",
+        change: |_, batch| {
+            batch.put(DATA, &block(b"\0\0found", 0), &[7; 4096]);
+            batch.put(DATA, &block(b"\0\0found", 2), b"the end");
+        },
+        differs: &[
+            "0 \\x00\\x00found",
+            "0 \\x05",
+            "0 \\x05\\x01",
+            "1 \\x00\\x00found\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00",
+            "1 \\x00\\x00found\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x02",
+        ],
     },
     Case {
         code: "bad-record",
@@ -410,7 +425,7 @@ fn a_safe_repair_takes_nothing_away() {
     let sound = sample();
     let device = with(&sound, |pairs, batch| {
         set(pairs, batch, META, DIR, ENTRIES_AT, &77u64.to_le_bytes());
-        batch.put(DATA, &block(b"\0\0nobody", 0), b"data");
+        batch.put(DATA, b"\0\0nobody\0\xffuser.y", b"value");
     });
     let repaired = repair(&device, Mending::Safe);
     assert_eq!(repaired.mended.iter().map(|mended| mended.code).collect::<Vec<_>>(), ["wrong-entry-counts"]);
@@ -447,7 +462,7 @@ fn all_bytes(device: &Arc<dyn Device>) -> Vec<u8> {
 fn damaged_with_log(device: &Arc<dyn Device>) {
     damage(device, |pairs, batch| {
         set(pairs, batch, META, DIR, ENTRIES_AT, &77u64.to_le_bytes());
-        batch.put(DATA, &block(b"\0\0nobody", 0), b"data");
+        batch.put(DATA, b"\0\0nobody\0\xffuser.y", b"value");
         batch.delete(META, NAME);
     });
     let volume = Volume::open(device.clone(), options()).unwrap();

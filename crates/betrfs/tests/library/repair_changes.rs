@@ -11,8 +11,8 @@ use betree_sim::{MemDevice, Rng};
 use betrfs::{Error, FileType, Mending, Repair, Volume, XattrMode};
 
 use crate::repair::{
-    DATA, DIR, FOR_1, FOR_50, LINKS, META, MODE_AT, NAME, OTHER_NAME, Pairs, codes, key, object, options,
-    pairs, repair, sample, set, with,
+    DATA, DIR, FILE, FOR_1, FOR_50, LINKS, META, MODE_AT, NAME, OTHER_NAME, Pairs, SPARSE, codes, key,
+    object, options, pairs, repair, sample, set, with,
 };
 use crate::support::*;
 
@@ -121,6 +121,33 @@ fn no_directory_is_made_in_a_snapshot() {
     assert!(!pairs(&damaged).contains_key(&key(META, &own)), "{repaired:#?}");
 }
 
+/// As where the newest names of a volume are lost, and the data are there.
+#[test]
+fn files_whose_records_are_lost_come_back_with_their_data() {
+    let device = with(&sample(), |pairs, batch| {
+        for own in [DIR, FILE, SPARSE] {
+            batch.delete(META, own);
+        }
+        batch.delete(META, &object(pairs));
+        make_nameless(batch);
+    });
+    // Nothing is taken away but the value of an attribute, which no record has.
+    let repaired = repair(&device, Mending::All);
+    assert_eq!(repaired.after.found(), 0, "{repaired:#?}");
+    let taken: Vec<_> = repaired.mended.iter().filter(|mended| mended.loses).collect();
+    assert!(matches!(taken[..], [one] if one.code == "ownerless-data"), "{taken:?}");
+    let volume = Volume::open(device, options()).unwrap();
+    assert_eq!(contents(&volume, "/d/f"), [1; 10_000]);
+    // Of the hole at its end nothing is known.
+    assert_eq!(contents(&volume, "/sparse"), [&[0; 1 << 19][..], &[2; 5000]].concat());
+    let lost = names(&volume, volume.resolve(b"/lost+found").unwrap().node);
+    assert_eq!(lost.len(), 1, "{lost:?}");
+    assert_eq!(contents(&volume, &format!("/lost+found/{}", lost[0])), b"linked");
+    let modes = ["/d", "/d/f"].map(|path| volume.resolve(path.as_bytes()).unwrap().attr.perm);
+    assert_eq!(modes, [0o700, 0o600], "what was in them may be nobody else's business");
+    assert_sound(&volume);
+}
+
 /// The name goes, so it need not be listed.
 #[test]
 fn of_two_changes_of_one_pair_the_second_waits_for_the_next_look() {
@@ -132,7 +159,7 @@ fn of_two_changes_of_one_pair_the_second_waits_for_the_next_look() {
     assert!(codes(&repaired.before).contains("name-not-listed"), "{repaired:#?}");
     assert_eq!(
         mended(&repaired),
-        BTreeSet::from(["lost-file", "ownerless-data", "wrong-entry-counts"]),
+        BTreeSet::from(["lost-file", "lost-record", "nameless-file", "wrong-entry-counts"]),
         "{repaired:#?}"
     );
     assert_eq!(repaired.after.found(), 0, "{repaired:#?}");

@@ -81,8 +81,10 @@ codes! {
     WrongAclPermissions = "wrong-access-control-list", Mended("the list is changed as by chmod");
     /// A quota counts other bytes or objects than are below its directory.
     WrongQuotaUse = "wrong-quota-use", Mended("the use becomes what was found");
-    /// Blocks or values belong to no file.
-    OwnerlessData = "ownerless-data", Dropped("they are removed");
+    /// A file has blocks, and no record.
+    LostRecord = "lost-record", Mended("it gets the record of a new file, as long as its blocks");
+    /// Blocks of a snapshot, or values, belong to no file.
+    OwnerlessData = "ownerless-data", Dropped("what belongs to no file is removed");
     /// The dictionary for later versions is not empty.
     LaterDictionary = "later-dictionary", Left("a later version of betrfs made it; nothing is written where one was found");
     /// A table in memory is wrong.

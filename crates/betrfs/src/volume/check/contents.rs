@@ -16,6 +16,22 @@ use crate::schema::{
 };
 use crate::types::{AclKind, FileType};
 
+/// The object to which keys in `data` belong.
+struct Owner {
+    own: Vec<u8>,
+    what: AtOwn,
+}
+
+/// What stands at an own key.
+enum AtOwn {
+    Unreadable,
+    Nothing,
+    BadRecord,
+    Record(Record),
+    /// What has no data: a redirect, for one.
+    Other,
+}
+
 impl Check<'_> {
     /// Checks the blocks of a file: none at or past the size, and none missing outside of holes.
     pub(super) fn blocks(&mut self, at: &[u8], record: &Record) {
@@ -157,8 +173,8 @@ impl Check<'_> {
     /// Checks that each key in `data` belongs to an object.
     pub(super) fn data(&mut self) {
         let mut pairs = self.op.scan(DATA, EVERYTHING);
-        let mut owner: (Vec<u8>, Option<Record>) = (Vec::new(), None);
-        let mut is_known = false;
+        let mut owner = Owner { own: Vec::new(), what: AtOwn::Unreadable };
+        let mut is_told = false;
         while let Some((at, _)) = self.next(DATA, &mut pairs) {
             let Some((own, tag)) = key::split_data(at) else {
                 match key::reserved_space(at) {
@@ -174,36 +190,36 @@ impl Check<'_> {
                 self.of_later_version(own, &unknown(own, "value of the tag", tag));
                 continue;
             }
-            if owner.0 != own {
-                let found = self.get(META, own);
-                is_known = found.is_some();
-                if !is_known {
-                    self.is_lost(META, own, Lost::Name { own });
-                    self.want_name(own);
-                    self.unchecked.owners += 1;
-                }
-                let record = match found.flatten().map(|bytes| Stored::decode(own, &bytes)) {
-                    Some(Ok(Stored::Inode(record))) => Some(record),
-                    _ => None,
-                };
-                owner = (own.to_vec(), record);
+            if owner.own != own {
+                owner = self.owner(own);
+                is_told = false;
             }
-            let belongs = match (tag, &owner.1) {
+            let belongs = match (tag, &owner.what) {
+                // A record that cannot be decoded is a problem of its own, and mended first.
+                (_, AtOwn::Unreadable | AtOwn::BadRecord) => true,
                 (DataTag::Block(_), _) if self.orphans.contains(own) => true,
                 // Of a linked file's copy that got no name.
-                (DataTag::Xattr(_), None) if self.orphans.contains(own) => key::object_id(own).is_some(),
-                (DataTag::Block(_), Some(record)) => record.file_type == FileType::Regular,
-                (DataTag::Xattr(name), Some(record)) => record
+                (DataTag::Xattr(_), AtOwn::Nothing) if self.orphans.contains(own) => {
+                    key::object_id(own).is_some()
+                }
+                (DataTag::Block(_), AtOwn::Record(record)) => record.file_type == FileType::Regular,
+                (DataTag::Xattr(name), AtOwn::Record(record)) => record
                     .xattrs
                     .iter()
                     .any(|attr| attr.name == name && matches!(attr.value, XattrValue::Stored(_))),
-                (DataTag::QuotaUse, Some(record)) => record.quota().is_some(),
-                (DataTag::Reserved(_), _) | (_, None) => false,
+                (DataTag::QuotaUse, AtOwn::Record(record)) => record.quota().is_some(),
+                (DataTag::Reserved(_), _) | (_, AtOwn::Nothing | AtOwn::Other) => false,
             };
-            if belongs || !is_known {
+            if belongs {
             } else if self.gaps.touch(META, &key::markers()) {
                 // An unlinked file's marker may be unreadable.
                 self.unchecked.owners += 1;
+            } else if matches!((tag, &owner.what), (DataTag::Block(_), AtOwn::Nothing)) && may_be_made(own) {
+                // Once for all its blocks.
+                if !core::mem::replace(&mut is_told, true) {
+                    self.problem(Code::LostRecord, own, "it has blocks, and no record");
+                    self.mend_lost_record(Code::LostRecord, own);
+                }
             } else {
                 self.misfit(Code::OwnerlessData, at, "it belongs to no file");
                 match tag {
@@ -212,6 +228,25 @@ impl Check<'_> {
                 }
             }
         }
+    }
+
+    /// What the names have for an own key in `data`.
+    fn owner(&mut self, own: &[u8]) -> Owner {
+        let what = match self.get(META, own) {
+            None => {
+                self.is_lost(META, own, Lost::Name { own });
+                self.want_name(own);
+                self.unchecked.owners += 1;
+                AtOwn::Unreadable
+            }
+            Some(None) => AtOwn::Nothing,
+            Some(Some(bytes)) => match Stored::decode(own, &bytes) {
+                Ok(Stored::Inode(record)) => AtOwn::Record(record),
+                Ok(_) => AtOwn::Other,
+                Err(_) => AtOwn::BadRecord,
+            },
+        };
+        Owner { own: own.to_vec(), what }
     }
 
     /// Checks that the dictionary for later versions is empty.
@@ -254,4 +289,10 @@ impl Check<'_> {
             self.misfits(Code::NotListed, why);
         }
     }
+}
+
+/// Whether a file could be made at an own key: where it has a name, or a number as a linked file. A snapshot
+/// is as it was made, or not at all.
+fn may_be_made(own: &[u8]) -> bool {
+    !key::is_in_snapshot(own) && (key::split_entry(own).is_some() || key::object_id(own).is_some())
 }

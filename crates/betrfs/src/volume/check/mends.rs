@@ -11,6 +11,7 @@ use betree::{Batch, Cut, DictId, FindingCode, Remedy};
 use super::Check;
 use super::code::Code;
 use crate::contents::position;
+use crate::schema::block::BLOCK;
 use crate::schema::key::{self, DataTag};
 use crate::schema::{
     Acl, Amount, DATA, Extents, LINKS, META, NUMBERS_MAX, Record, Redirect, Stored, VolumeRecord, Xattr,
@@ -28,6 +29,8 @@ const LOST_NAMES: [&[u8]; 3] = [b"lost+found", b"lost+found.1", b"lost+found.2"]
 const GROUP: u16 = 0o070;
 /// Permissions of a directory that a repair makes: what was in it may be nobody else's business.
 const MADE_PERM: u16 = 0o700;
+/// Those of a file.
+const MADE_FILE_PERM: u16 = 0o600;
 
 /// What may be done about problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +128,29 @@ impl Check<'_> {
         let Ok(Stored::Inode(mut record)) = Stored::decode(own, &bytes) else { return };
         change(&mut record);
         self.mend(code, own, Vec::from([Change::Put(META, own.to_vec(), record.encode())]));
+    }
+
+    /// Mends blocks without a record: they get that of a file as long as they are, with a hole where none is.
+    /// Its directory may be missing too: the next check finds that.
+    pub(super) fn mend_lost_record(&mut self, code: Code, own: &[u8]) {
+        if !self.is_mending() {
+            return;
+        }
+        let (mut found, mut count, mut size) = (Extents::of_blocks(0), 0_u64, 0_u64);
+        let mut pairs = self.op.scan(DATA, key::blocks_from(own, 0));
+        while let Some((at, block)) = self.next(DATA, &mut pairs) {
+            if let Some((_, DataTag::Block(number))) = key::split_data(at) {
+                found.add(number, number.saturating_add(1));
+                count += 1;
+                size = number.saturating_mul(BLOCK).saturating_add(block.len() as u64);
+            }
+        }
+        let Some((mut record, volume)) = self.new_record(FileType::Regular, MADE_FILE_PERM) else { return };
+        record.size = size;
+        if count != size.div_ceil(BLOCK) && !self.gaps.touch(DATA, &key::blocks_from(own, 0)) {
+            *record.make_sparse() = found;
+        }
+        self.mend(code, own, Vec::from([Change::Put(META, own.to_vec(), record.encode()), volume]));
     }
 
     /// Mends the record of a sparse file: it gets the blocks that are there.
@@ -284,9 +310,13 @@ impl Check<'_> {
 
     /// The record of a new directory, and the change of the volume's record by which it has a number.
     fn new_directory(&mut self) -> Option<(Record, Change)> {
+        self.new_record(FileType::Directory, MADE_PERM)
+    }
+
+    fn new_record(&mut self, file_type: FileType, perm: u16) -> Option<(Record, Change)> {
         let now_ns = self.mends.as_ref()?.now_ns;
         let volume = self.volume.as_mut().filter(|volume| volume.ids < NUMBERS_MAX)?;
-        let record = Record::new(FileType::Directory, MADE_PERM, volume.ids, now_ns);
+        let record = Record::new(file_type, perm, volume.ids, now_ns);
         volume.ids += 1;
         let volume = *volume;
         // The last one counts: all of them have one key.
