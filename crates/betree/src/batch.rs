@@ -262,7 +262,7 @@ impl Batch {
     }
 
     /// The number of clones.
-    pub(crate) fn clones(&self) -> u32 {
+    pub fn clones(&self) -> u32 {
         self.clones
     }
 

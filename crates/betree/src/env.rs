@@ -9,6 +9,7 @@ pub(crate) mod disputed;
 mod durability;
 mod errors;
 mod expired;
+mod fetch;
 mod freeze;
 mod grow;
 mod identity;
@@ -183,6 +184,7 @@ impl Env {
             kept_bytes: counters.kept_bytes.load(Ordering::Relaxed),
             point_query_nodes: counters.point_query_nodes.load(Ordering::Relaxed),
             range_queries: counters.range_queries.load(Ordering::Relaxed),
+            fetches: counters.fetches.load(Ordering::Relaxed),
             commits: counters.commits.load(Ordering::Relaxed),
             checkpoints: counters.checkpoints.load(Ordering::Relaxed),
             checkpoints_under_way: counters.checkpoints_under_way.load(Ordering::Relaxed),

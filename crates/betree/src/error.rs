@@ -130,6 +130,9 @@ pub enum Error {
     /// A view has lost what it held, because space was short. Another one can be begun.
     #[error("the view has ended: its space was needed")]
     ViewEnded,
+    /// A read that may not wait for the device has come to something that is not in memory.
+    #[error("what was asked for is not in memory")]
+    NotInMemory,
     /// The caller has ended the work.
     #[error("it was interrupted")]
     Interrupted,

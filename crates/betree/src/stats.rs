@@ -44,6 +44,8 @@ stats! {
     point_query_nodes,
     /// Steps of cursors that went to the tree.
     range_queries,
+    /// Queries that only brought into memory what a later one needs: points, and steps of cursors.
+    fetches,
     /// Batches committed.
     commits,
     /// Checkpoints completed.

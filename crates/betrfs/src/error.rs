@@ -135,6 +135,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether a query would have had to wait for the device, and was not to.
+    pub(crate) fn is_not_in_memory(&self) -> bool {
+        *self == Error::Engine(betree::Error::NotInMemory)
+    }
+}
+
 impl From<betree::Error> for Error {
     fn from(error: betree::Error) -> Error {
         match error {

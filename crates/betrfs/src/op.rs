@@ -1,4 +1,9 @@
 //! The engine's work for operations, counted by kind.
+//!
+//! An operation that holds the namespace, or an object's state, keeps others waiting; so it should not wait
+//! for the device meanwhile. [`Op::without_waiting`] lets it ask in memory alone. Where that is not enough,
+//! the operation ends without a change, as on any error of a query; what it came to is fetched while no lock
+//! is held, and it begins anew.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -9,9 +14,18 @@ use betree::{Batch, Cursor, Cut, DictId, Env, View};
 use betree_platform::sync::atomic::AtomicU64;
 
 use crate::error::{Error, Result};
-use crate::names::{DirPath, Inode, Place};
+use crate::names::{DirPath, Inode, Place, Tally};
 use crate::schema::key;
 use crate::schema::{DATA, Flags, Record, damaged};
+
+/// How often an operation begins anew because something was not in memory, at most.
+const FETCHES_MAX: usize = 64;
+
+/// How often the trees are prepared for a clone. Others may change them meanwhile.
+const PREPARATIONS_MAX: usize = 4;
+
+/// Number of pairs that are fetched for a range query, unless it says how many it wants.
+const PAIRS_FETCHED_MAX: usize = 4096;
 
 /// Blocks, each by its key without the own key of its file.
 pub(crate) type Blocks = Vec<(Vec<u8>, Vec<u8>)>;
@@ -139,8 +153,19 @@ impl AllCounts {
     /// Counts a call.
     pub fn begin<'v>(&'v self, env: &'v Env, kind: OpKind) -> Op<'v> {
         let counts = self.0.get(kind as usize);
-        let (is_alone, paths, dropped) = (Cell::new(false), RefCell::default(), RefCell::default());
-        let op = Op { env, view: None, counts, is_alone, paths, dropped };
+        let op = Op {
+            env,
+            view: None,
+            counts,
+            is_alone: Cell::new(false),
+            paths: RefCell::default(),
+            dropped: RefCell::default(),
+            spoiled: RefCell::default(),
+            waits: Cell::new(true),
+            wanted: RefCell::default(),
+            is_balanced: Cell::new(false),
+            uncounted: Cell::default(),
+        };
         op.count(|counts| &counts.calls);
         op
     }
@@ -158,6 +183,32 @@ pub(crate) struct Op<'v> {
     /// Inodes evicted to make room. They are torn down at the end of the operation, when it holds no lock: a
     /// directory may have known a million names.
     dropped: RefCell<Vec<Arc<Inode>>>,
+    /// Measurements that its commit spoils.
+    spoiled: RefCell<Vec<Arc<Tally>>>,
+    /// Whether queries wait for the device.
+    waits: Cell<bool>,
+    /// What is fetched if a query that does not wait finds too little in memory.
+    wanted: RefCell<Option<Wanted>>,
+    /// Whether the trees were balanced for it.
+    is_balanced: Cell<bool>,
+    /// The point and range queries of an attempt that may have to be made again: these count once.
+    uncounted: Cell<(u64, u64)>,
+}
+
+/// What an attempt needs in memory.
+enum Wanted {
+    Query(Query),
+    /// The trees, so that a clone need not wait for earlier changes.
+    Balanced,
+    /// What a batch with clones needs.
+    Prepared(Batch),
+}
+
+/// A query that may have to read from the device.
+#[derive(PartialEq)]
+enum Query {
+    Key(DictId, Vec<u8>),
+    Range { dict: DictId, bounds: (Cut, Cut), whole: Option<(Cut, Cut)>, pairs: usize },
 }
 
 impl<'v> Op<'v> {
@@ -227,27 +278,132 @@ impl<'v> Op<'v> {
         }
     }
 
+    /// Makes an attempt at an operation that takes locks, without waiting for the device while it holds them;
+    /// if that is not possible, with waiting. It gives them back in each attempt, holds none before, and
+    /// changes nothing before its commit, behind which it makes no query.
+    pub fn without_waiting<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+        let before = self.waits.get();
+        let (mut last, mut preparations) = (None, 0);
+        for _ in 0..FETCHES_MAX {
+            self.waits.set(false);
+            let done = attempt();
+            self.waits.set(before);
+            let (queries, scans) = self.uncounted.take();
+            if !matches!(&done, Err(error) if error.is_not_in_memory()) {
+                self.count_more(|counts| &counts.queries, queries);
+                self.count_more(|counts| &counts.scans, scans);
+                return done;
+            }
+            self.is_alone.set(false);
+            self.paths.take();
+            self.spoiled.take();
+            // What cannot be read is met again below, if the operation needs it. What is wanted twice in a
+            // row has left memory since: the cache is too small.
+            let fetched = match self.wanted.take() {
+                Some(Wanted::Query(query)) if last.as_ref() != Some(&query) => {
+                    let fetched = self.fetch(&query);
+                    last = Some(query);
+                    fetched
+                }
+                Some(Wanted::Balanced) => {
+                    self.is_balanced.set(true);
+                    self.env.balance()
+                }
+                Some(Wanted::Prepared(batch)) if preparations < PREPARATIONS_MAX => {
+                    preparations += 1;
+                    self.env.prepare(&batch)
+                }
+                _ => break,
+            };
+            if fetched.is_err() {
+                break;
+            }
+        }
+        self.waits.set(true);
+        let done = attempt();
+        self.waits.set(before);
+        done
+    }
+
+    /// Brings into memory what a query needs.
+    fn fetch(&self, query: &Query) -> betree::Result<()> {
+        match query {
+            Query::Key(dict, key) => self.env.fetch(*dict, key),
+            Query::Range { dict, bounds, whole, pairs } => {
+                self.env.fetch_range(*dict, bounds.clone(), whole.clone(), *pairs)
+            }
+        }
+    }
+
+    fn count_more(&self, which: impl FnOnce(&'v Counts) -> &'v AtomicU64, more: u64) {
+        if let Some(counts) = self.counts {
+            which(counts).fetch_add(more, Relaxed);
+        }
+    }
+
     /// A point query.
     pub fn get(&self, dict: DictId, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.count(|counts| &counts.queries);
-        Ok(match self.view {
-            Some(view) => view.get(dict, key)?,
-            None => self.env.get(dict, key)?,
+        if let Some(view) = self.view {
+            self.count(|counts| &counts.queries);
+            return Ok(view.get(dict, key)?);
+        }
+        if self.waits.get() {
+            self.count(|counts| &counts.queries);
+            return Ok(self.env.get(dict, key)?);
+        }
+        let (queries, scans) = self.uncounted.get();
+        self.uncounted.set((queries + 1, scans));
+        self.env.get_in_memory(dict, key).map_err(|error| {
+            if error == betree::Error::NotInMemory {
+                self.wanted.replace(Some(Wanted::Query(Query::Key(dict, key.to_vec()))));
+            }
+            error.into()
         })
     }
 
     /// A range query.
-    pub fn scan(&self, dict: DictId, (lo, hi): (Cut, Cut)) -> Cursor<'v> {
-        self.count(|counts| &counts.scans);
-        match self.view {
-            Some(view) => view.cursor(dict, lo, hi),
-            None => self.env.cursor(dict, lo, hi),
+    pub fn scan(&self, dict: DictId, bounds: (Cut, Cut)) -> Cursor<'v> {
+        self.scan_of_whole(dict, bounds, None, PAIRS_FETCHED_MAX)
+    }
+
+    /// Notes how a range query that was begun goes on.
+    pub fn will_want(&self, dict: DictId, bounds: (Cut, Cut), pairs: usize) {
+        if self.view.is_none() && !self.waits.get() {
+            self.wanted.replace(Some(Wanted::Query(Query::Range { dict, bounds, whole: None, pairs })));
         }
+    }
+
+    /// A range query, of which `pairs` pairs are wanted. `whole` is as of [`Cursor::part_of`].
+    pub fn scan_of_whole(
+        &self,
+        dict: DictId,
+        (lo, hi): (Cut, Cut),
+        whole: Option<(Cut, Cut)>,
+        pairs: usize,
+    ) -> Cursor<'v> {
+        let cursor = match self.view {
+            Some(view) => view.cursor(dict, lo, hi),
+            None if self.waits.get() => self.env.cursor(dict, lo, hi),
+            None => {
+                let (queries, scans) = self.uncounted.get();
+                self.uncounted.set((queries, scans + 1));
+                let bounds = (lo.clone(), hi.clone());
+                self.wanted.replace(Some(Wanted::Query(Query::Range {
+                    dict,
+                    bounds,
+                    whole: whole.clone(),
+                    pairs,
+                })));
+                return with_whole(self.env.cursor(dict, lo, hi).in_memory(), whole);
+            }
+        };
+        self.count(|counts| &counts.scans);
+        with_whole(cursor, whole)
     }
 
     /// Whether there is anything in a range: a pair, or known damage.
     pub fn has_any(&self, dict: DictId, bounds: (Cut, Cut)) -> Result<bool> {
-        match self.scan(dict, bounds).next() {
+        match self.scan_of_whole(dict, bounds, None, 1).next() {
             Ok(pair) => Ok(pair.is_some()),
             Err(betree::Error::KnownDamage { .. }) => Ok(true),
             Err(error) => Err(error.into()),
@@ -279,13 +435,58 @@ impl<'v> Op<'v> {
         view.cursor(dict, lo, hi)
     }
 
-    /// Commits a batch; an empty one costs nothing.
+    /// Commits a batch; an empty one costs nothing. The operation is not attempted again.
     pub fn commit(&self, batch: &Batch) -> Result<()> {
+        // Clones may have to be attempted again. Nothing measures meanwhile, because they are made alone.
+        let is_clone = batch.clones() > 0;
+        if !is_clone {
+            self.spoil();
+        }
+        self.commit_aside(batch)?;
+        if is_clone {
+            self.spoil();
+        }
+        self.waits.set(true);
+        Ok(())
+    }
+
+    fn spoil(&self) {
+        self.spoiled.take().iter().for_each(|tally| tally.spoil());
+    }
+
+    /// Notes measurements for which the commit changes something that they cannot know.
+    pub fn spoils(&self, tallies: impl Iterator<Item = Arc<Tally>>) {
+        self.spoiled.borrow_mut().extend(tallies);
+    }
+
+    /// As [`commit`](Op::commit), of a change that is complete by itself, or is taken back if the operation
+    /// fails: it may be attempted again.
+    pub fn commit_aside(&self, batch: &Batch) -> Result<()> {
         if batch.is_empty() {
             return Ok(());
         }
+        let done = if self.waits.get() {
+            self.env.commit(batch)
+        } else if batch.clones() > 0 && !self.is_balanced.get() && !self.env.is_balanced() {
+            self.wanted.replace(Some(Wanted::Balanced));
+            Err(betree::Error::NotInMemory)
+        } else {
+            self.env.commit_in_memory(batch).inspect_err(|error| {
+                if *error == betree::Error::NotInMemory {
+                    self.wanted.replace(Some(Wanted::Prepared(batch.clone())));
+                }
+            })
+        };
+        done?;
         self.count(|counts| &counts.commits);
-        Ok(self.env.commit(batch)?)
+        Ok(())
+    }
+}
+
+fn with_whole<'e>(cursor: Cursor<'e>, whole: Option<(Cut, Cut)>) -> Cursor<'e> {
+    match whole {
+        Some((lo, hi)) => cursor.part_of(lo, hi),
+        None => cursor,
     }
 }
 

@@ -13,6 +13,9 @@ pub use quota::{Quota, QuotaLimits, QuotaUse};
 /// The name of the entry with a directory's snapshots. It is never listed, and no other entry can have it.
 pub const SNAPSHOTS_NAME: &[u8] = b".betrfs-snapshots";
 
+/// Number of names of a directory that are read, numbered, listed or evicted while others wait.
+pub(crate) const NAMES_AT_ONCE: usize = 4096;
+
 /// The identity of an object: one for each, however many names it has. It is the object's inode number, by
 /// which [`Volume::find_inode`](crate::Volume::find_inode) finds the object again in a later use of the
 /// volume; [`Entry::generation`] tells it from others that had the number. Should two objects in memory have

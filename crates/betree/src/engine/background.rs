@@ -22,6 +22,10 @@ const TRIES_IN_A_ROW: usize = 16;
 /// Writers wait while a dictionary has this many frozen memtables and its active one is full; those who write
 /// little wait once it has half as much again.
 const FROZEN_MAX: usize = 2;
+/// The part of a memtable that may wait where the trees count as ready for a change of ranges.
+const READY_PARTS: usize = 8;
+/// So many bytes may wait in any case: an operation may have put some itself.
+const READY_BYTES: usize = 32 << 10;
 
 impl Engine {
     /// Freezes the full memtables, or (`all`) every memtable that is not empty. `true` if any was frozen.
@@ -68,6 +72,21 @@ impl Engine {
             state.frozen.len() >= FROZEN_MAX && state.active.is_full(bytes_max)
         };
         self.filled.load(Ordering::Relaxed) && self.dicts.iter().any(is_behind)
+    }
+
+    /// Whether no node has to be rebalanced.
+    pub fn is_balanced(&self) -> bool {
+        !self.unbalanced.load(Ordering::Relaxed)
+    }
+
+    /// Whether little has to be brought to the roots before ranges change.
+    pub fn is_ready_for_ranges(&self) -> bool {
+        let waiting_bytes = |dict: &Dict| {
+            let state = dict.state.read();
+            state.active.bytes() + state.frozen.iter().map(|memtable| memtable.bytes()).sum::<usize>()
+        };
+        let most_bytes = (self.memtable_bytes_max() / READY_PARTS).max(READY_BYTES);
+        self.dicts.iter().map(waiting_bytes).sum::<usize>() <= most_bytes
     }
 
     /// Flushes the oldest frozen memtable of a dictionary into its tree. `false` if there was none.

@@ -14,7 +14,7 @@ use crate::format::record::{Change, Changes};
 use crate::message::{Msn, RangeDelete};
 use crate::planted::{self, Bug};
 use crate::settings::DictId;
-use crate::tree::{BuiltTree, Tree, TreeChange};
+use crate::tree::{BuiltTree, Reach, Tree, TreeChange};
 use crate::views::Views;
 
 /// The numbers of range changes and of new nodes of one dictionary, for an event once no writer waits.
@@ -65,7 +65,7 @@ impl<'e> PreparedRanges<'e> {
     /// structures the caller has locked. Keys of clones may have at most `key_bytes_max` bytes.
     ///
     /// # Errors
-    /// Those of reading; [`Error::KeyTooLong`], [`Error::TooHigh`], [`Error::BadRecord`],
+    /// Those of reading, within `reach`; [`Error::KeyTooLong`], [`Error::TooHigh`], [`Error::BadRecord`],
     /// [`Error::NoSuchDictionary`]. Nothing was changed.
     pub fn new(
         engine: &'e Engine,
@@ -74,6 +74,7 @@ impl<'e> PreparedRanges<'e> {
         record: &[u8],
         count: u32,
         key_bytes_max: usize,
+        reach: Reach,
     ) -> Result<PreparedRanges<'e>> {
         let mut prepared = PreparedRanges { engine, changes: Vec::new() };
         for dict in &engine.dicts {
@@ -96,7 +97,7 @@ impl<'e> PreparedRanges<'e> {
                 }
             }
             if !mine.is_empty() {
-                let change = engine.tree_of(dict).change_ranges(&mine, key_bytes_max)?;
+                let change = Tree { reach, ..engine.tree_of(dict) }.change_ranges(&mine, key_bytes_max)?;
                 let is_clone =
                     |change: &&(Msn, RangeChange<'_>)| matches!(change.1, RangeChange::Clone { .. });
                 let clones = mine.iter().filter(is_clone).count();

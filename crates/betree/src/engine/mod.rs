@@ -31,7 +31,7 @@ use crate::settings::{DictId, Geometry, OpenMode};
 use crate::store::Store;
 use crate::table::{Disputed, Table};
 use crate::transaction::{Overlay, Recent};
-use crate::tree::Tree;
+use crate::tree::{Reach, Tree};
 use crate::views::{Moment, Seen, Views};
 use admission::{Admission, Room};
 use hidden_ranges::HiddenRanges;
@@ -102,6 +102,7 @@ pub(crate) struct Counters {
     /// 1 while a checkpoint is being written; only one is at a time.
     pub checkpoints_under_way: AtomicU64,
     pub range_queries: AtomicU64,
+    pub fetches: AtomicU64,
     pub commits: AtomicU64,
     pub checkpoints: AtomicU64,
     pub flushes: AtomicU64,
@@ -157,6 +158,7 @@ impl Engine {
             recent: &self.recent,
             overlay: Overlay::none(),
             at: Moment::NEWEST,
+            reach: Reach::Device,
             geometry: &self.geometry,
             upsert: &*self.store.upsert,
         }

@@ -13,6 +13,9 @@ use crate::invariant::{internal, invariant};
 use crate::message::Msn;
 use crate::stall::Writes;
 use crate::transaction::{Footprint, Since};
+use crate::tree::Reach;
+
+const NO_CONFLICT: &str = "a batch that depends on nothing has no conflict";
 
 /// Gives out sequence numbers.
 pub(crate) struct Committer {
@@ -43,10 +46,62 @@ impl Env {
     /// [`Error::TooLarge`], [`Error::NoSpace`] (never for a batch of deletes alone),
     /// [`Error::ReadOnly`]; nothing was changed.
     pub fn commit(&self, batch: &Batch) -> Result<()> {
-        match self.commit_since(batch, &Footprint::default(), Msn::MAX)? {
+        match self.commit_since(batch, &Footprint::default(), Msn::MAX, Reach::Device)? {
             Ok(_) => Ok(()),
-            Err(_) => Err(internal!("a batch that depends on nothing has no conflict")),
+            Err(_) => Err(internal!(NO_CONFLICT)),
         }
+    }
+
+    /// As [`commit`](Env::commit); but clones wait neither for the device nor for many messages of others on
+    /// their way down.
+    ///
+    /// # Errors
+    /// Those of `commit`; [`Error::NotInMemory`] if clones would have to wait: [`prepare`](Env::prepare)
+    /// helps. Nothing was changed.
+    pub fn commit_in_memory(&self, batch: &Batch) -> Result<()> {
+        match self.commit_since(batch, &Footprint::default(), Msn::MAX, Reach::Memory)? {
+            Ok(_) => Ok(()),
+            Err(_) => Err(internal!(NO_CONFLICT)),
+        }
+    }
+
+    /// Whether clones can be made without [`balance`](Env::balance).
+    pub fn is_balanced(&self) -> bool {
+        self.engine.is_balanced() && self.engine.is_ready_for_ranges()
+    }
+
+    /// Brings all changes to the trees, and those at their roots further down where they are too many. A
+    /// clone begins with this.
+    ///
+    /// # Errors
+    /// Those of reading, and of the lack of room.
+    pub fn balance(&self) -> Result<()> {
+        self.writable(&self.lock_thawed())?;
+        self.engine.counters.fetches.fetch_add(1, Ordering::Relaxed);
+        self.bring_to_trees()?;
+        self.scheduler.tell_done(None);
+        Ok(())
+    }
+
+    fn bring_to_trees(&self) -> Result<()> {
+        self.engine.freeze(true);
+        self.engine.absorb_all()?;
+        // Messages that earlier clones brought to the roots must not pile up there.
+        self.engine.resume_rebalance().map(drop)
+    }
+
+    /// Does as much of a commit with clones as changes nothing, so that it finds in memory what it needs.
+    ///
+    /// # Errors
+    /// Those of [`commit`](Env::commit).
+    pub fn prepare(&self, batch: &Batch) -> Result<()> {
+        self.balance()?;
+        let next_msn = self.lock_thawed().next_msn;
+        let (record, count) = batch.ranges_first()?;
+        let structures = self.engine.lock_structures();
+        let most = batch.clone_key_bytes_max();
+        PreparedRanges::new(&self.engine, &structures, next_msn, &record, count, most, Reach::Device)
+            .map(drop)
     }
 
     /// As [`commit`](Env::commit), unless anything of a footprint has changed since a moment. Returns the
@@ -56,6 +111,7 @@ impl Env {
         batch: &Batch,
         footprint: &Footprint,
         since: Msn,
+        reach: Reach,
     ) -> Result<core::result::Result<Msn, Since>> {
         batch.validate()?;
         if batch.bytes() > self.batch_bytes_max() {
@@ -87,10 +143,10 @@ impl Env {
             throttled => throttled?,
         }
         let first_msn = if batch.clones() > 0 {
-            let mut committed = self.commit_ranges(batch, &claim, footprint, since);
+            let mut committed = self.commit_ranges(batch, &claim, footprint, since, reach);
             if matches!(committed, Err(Error::NoSpace)) {
                 self.make_room(&claim)?;
-                committed = self.commit_ranges(batch, &claim, footprint, since);
+                committed = self.commit_ranges(batch, &claim, footprint, since, reach);
             }
             // It has brought memtables to the trees; other threads may wait for that.
             self.scheduler.tell_done(None);
@@ -136,25 +192,38 @@ impl Env {
         claim: &Claim,
         footprint: &Footprint,
         since: Msn,
+        reach: Reach,
     ) -> Result<core::result::Result<Msn, Since>> {
         let (record, count) = batch.ranges_first()?;
         invariant!(count > 0, "a batch with clones has changes of ranges");
         let most = batch.clone_key_bytes_max();
         let engine = &self.engine;
+        if reach == Reach::Memory && !engine.is_ready_for_ranges() {
+            return Err(Error::NotInMemory);
+        }
         let expected_msn = {
             let commit = self.lock_thawed();
+            self.writable(&commit)?;
             match engine.changed_since(footprint, since) {
                 Since::Unchanged => {}
                 changed => return Ok(Err(changed)),
             }
             commit.next_msn
         };
-        engine.freeze(true);
-        engine.absorb_all()?;
-        // Messages that earlier clones brought to the roots must not pile up there.
-        engine.resume_rebalance()?;
-        let structures = engine.lock_structures();
-        let prepare = |first_msn| PreparedRanges::new(engine, &structures, first_msn, &record, count, most);
+        let structures = match reach {
+            Reach::Device | Reach::Ahead => {
+                self.bring_to_trees()?;
+                engine.lock_structures()
+            }
+            Reach::Memory => {
+                engine.freeze(true);
+                let structures = engine.lock_structures();
+                engine.absorb_at_roots(&structures)?;
+                structures
+            }
+        };
+        let prepare =
+            |first_msn| PreparedRanges::new(engine, &structures, first_msn, &record, count, most, reach);
         // Without the writers' lock, so that no other thread waits for these reads.
         let mut prepared = prepare(expected_msn)?;
         let mut commit = self.commit.lock();
@@ -162,7 +231,7 @@ impl Env {
             // A freeze needs the structures to begin.
             drop((commit, prepared, structures));
             drop(self.lock_thawed());
-            return self.commit_ranges(batch, claim, footprint, since);
+            return self.commit_ranges(batch, claim, footprint, since, reach);
         }
         self.writable(&commit)?;
         let first_msn = commit.next_msn;

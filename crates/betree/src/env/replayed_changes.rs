@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::record::{Change, Changes};
 use crate::format::segment::last_msn;
 use crate::planted;
+use crate::tree::Reach;
 
 /// What becomes of changes over something that cannot be read.
 pub(crate) enum OnUnreadable<'l> {
@@ -98,7 +99,8 @@ impl<'e, 'l> ReplayedChanges<'e, 'l> {
             engine.absorb_at_roots(&structures)?;
         }
         // A batch that was accepted once is within every limit.
-        let changes = PreparedRanges::new(engine, &structures, first_msn, record, ranges, usize::MAX)?;
+        let changes =
+            PreparedRanges::new(engine, &structures, first_msn, record, ranges, usize::MAX, Reach::Device)?;
         let installed = changes.install(&mut engine.views.lock(), last_msn(first_msn, ranges));
         installed.iter().for_each(Installed::send);
         if !self.waits {

@@ -24,7 +24,7 @@ use crate::settings::DictId;
 use crate::transaction::{
     Footprint, Layer, Newer, Overlay, OwnClone, SavepointId, Since, SourceStays, batch_of,
 };
-use crate::tree::{Cursor, Tree};
+use crate::tree::{Cursor, Reach, Tree};
 pub use reads::TransactionCursor;
 
 /// The part of the cache that the private changes of a transaction may take.
@@ -441,7 +441,7 @@ impl Transaction {
         }
         loop {
             let since = later.as_ref().unwrap_or(&self.view).last_change();
-            match env.commit_since(&batch, &footprint, since)? {
+            match env.commit_since(&batch, &footprint, since, Reach::Device)? {
                 Ok(last) => return Ok(Outcome::Committed(last)),
                 Err(Since::Changed(Newer { dict, key, msn })) => {
                     return Ok(Outcome::Conflict(Conflict { dict, key, by: msn }));

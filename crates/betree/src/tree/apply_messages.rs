@@ -200,7 +200,7 @@ impl Tree<'_> {
                 out.push(edge);
                 continue;
             }
-            let older_run = older.as_ref().map(|piece| self.store.run(piece)).transpose()?;
+            let older_run = older.as_ref().map(|piece| self.run(piece)).transpose()?;
             let mut run = with_newer(older_run.as_deref(), mine, &ranges);
             if hides_all {
                 run = over_nothing(&run);
@@ -304,7 +304,7 @@ impl Tree<'_> {
             }
             added.push(grown);
         }
-        let mut bases = self.store.all_layers(&wanted)?.into_iter();
+        let mut bases = self.all_layers(&wanted)?.into_iter();
         let expiry = self.expired_for_all();
         let mut out = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
         for (index, (window, (points, ranges))) in windows.iter().zip(&parts).enumerate() {

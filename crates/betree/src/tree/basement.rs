@@ -59,7 +59,7 @@ impl Tree<'_> {
 
     /// The pairs of basements, in their order, with the messages over them applied.
     pub(super) fn basement_pairs(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Arc<Run>>> {
-        let all = self.store.all_layers(pieces)?.into_iter().zip(pieces);
+        let all = self.all_layers(pieces)?.into_iter().zip(pieces);
         let pairs = all.map(|(layers, piece)| {
             let pairs = pairs_of(layers, self.upsert)?;
             if piece.has_messages() {

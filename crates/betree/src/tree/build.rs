@@ -74,7 +74,7 @@ impl Tree<'_> {
     pub(super) fn lift_edge(&self, edge: &Edge, lift: &Lift) -> Result<Edge> {
         let partition = match &edge.partition {
             Some(piece) if !lift.changes_nothing() => {
-                let run = lift_run(&*self.store.run(piece)?, &lift.to);
+                let run = lift_run(&*self.run(piece)?, &lift.to);
                 Some(Piece::new(&self.store.cache, run))
             }
             other => other.as_ref().map(|piece| piece.fork(&self.store.cache)),
@@ -84,7 +84,7 @@ impl Tree<'_> {
             // A null edge translates nothing: the longest pending key is its bound.
             let keys = |run: &Run| (0..run.len()).map(|i| run.key(i).len()).max().unwrap_or(0) as u32;
             let longest_key = match &partition {
-                Some(piece) => keys(&*self.store.run(piece)?),
+                Some(piece) => keys(&*self.run(piece)?),
                 None => 0,
             };
             return Ok(Edge { longest_key, partition, ..Edge::null(lo, hi) });
@@ -121,7 +121,7 @@ impl Tree<'_> {
     /// The part of an edge's partition for `[lo, hi)`.
     pub(super) fn partition_within(&self, edge: &Edge, lo: &Cut, hi: &Cut) -> Result<Option<Arc<Piece>>> {
         let Some(piece) = &edge.partition else { return Ok(None) };
-        let run: Arc<Run> = self.store.run(piece)?;
+        let run: Arc<Run> = self.run(piece)?;
         let mut out = RunBuilder::default();
         for p in run.points(run.first_behind(lo), run.first_behind(hi)) {
             out.push(&p.key, p.msn, p.kind, p.value);

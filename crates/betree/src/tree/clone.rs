@@ -332,7 +332,7 @@ impl Tree<'_> {
         let mut pending = Pending::default();
         let mut next = Edge { partition: None, gotos: Vec::new(), ..part.clone() };
         if let Some(piece) = &part.partition {
-            let run = self.store.run(piece)?;
+            let run = self.run(piece)?;
             let points = run.points(0, run.len());
             pending.points = points.map(|p| (p.key.into_owned(), p.msn, p.kind, p.value.to_vec())).collect();
             pending.ranges = run.ranges().to_vec();

@@ -73,7 +73,7 @@ impl Tree<'_> {
             Found::Value(value) => Some(value),
             Found::Absent | Found::Open => None,
             Found::Lost(error) => {
-                self.store.disk.health.count_known_damage(&error);
+                self.count_damage(&error);
                 return Err(error);
             }
         };
@@ -166,6 +166,7 @@ impl Tree<'_> {
         gone: &mut Option<NodeId>,
     ) -> Result<Option<Found>> {
         for (piece, key) in &path.pieces {
+            self.refuse_out_of_reach(piece)?;
             if let Some(found) = self.search_piece(piece, key, pending)? {
                 return Ok(Some(found));
             }

@@ -39,6 +39,7 @@ pub(crate) use note_damage::read;
 pub(crate) use put_back::{Replacement, Replacements};
 pub(crate) use rebalance::{Drain, FLUSH_NODES, PASSING_FLUSH_NODES, Rebalanced};
 
+use crate::cache::Piece;
 use crate::dict::{Dict, Old};
 use crate::error::{Error, Result};
 use crate::expiry::Expiry;
@@ -48,6 +49,7 @@ use crate::message::Goto;
 use crate::node::{Body, Edge, Node};
 use crate::node_id::NodeId;
 use crate::planted::{self, Bug};
+use crate::run::{Layers, Run};
 use crate::settings::{DictId, Geometry};
 use crate::store::{NodePlace, ReadScope, Store};
 use crate::table::Table;
@@ -77,6 +79,19 @@ pub(crate) struct Tree<'e> {
     pub overlay: Overlay<'e>,
     /// The moment that reads are as of. Changes of shape are made of the newest one.
     pub at: Moment<'e>,
+    /// Where queries may read.
+    pub reach: Reach,
+}
+
+/// Where a query may read, or a change of ranges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// In memory and on the device.
+    Device,
+    /// Likewise, ahead of another query: what it comes to is counted there.
+    Ahead,
+    /// In memory alone. What is not there is [`Error::NotInMemory`].
+    Memory,
 }
 
 /// The end of an epoch, with a change that makes it.
@@ -170,6 +185,9 @@ impl Tree<'_> {
             if let Some(node) = self.dict.state.read().node(id) {
                 return Ok(Some(node.clone()));
             }
+            if self.reach == Reach::Memory {
+                return Err(Error::NotInMemory);
+            }
             // Its reader, which reads the node whole, installs it.
             if self.store.wait_for_reader(id) {
                 continue;
@@ -238,6 +256,9 @@ impl Tree<'_> {
     /// meanwhile, and the next walk takes the new way. No id is reused, so a walk that comes to the same
     /// missing id twice would do so for ever.
     fn find_for_search(&self, id: NodeId, gone: &mut Option<NodeId>) -> Result<()> {
+        if self.reach == Reach::Memory {
+            return Err(Error::NotInMemory);
+        }
         if !self.find_at(id)? && gone.replace(id) == Some(id) {
             return Err(dangling(id));
         }
@@ -281,6 +302,33 @@ impl Tree<'_> {
                 return Ok(None);
             }
         }
+    }
+
+    /// Refuses a piece that has to be read from the device, if the query may not do that.
+    fn refuse_out_of_reach(&self, piece: &Piece) -> Result<()> {
+        match self.reach {
+            Reach::Memory if !piece.is_resident() => Err(Error::NotInMemory),
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts an error of a query, if it is known damage.
+    fn count_damage(&self, error: &Error) {
+        if self.reach != Reach::Ahead {
+            self.store.disk.health.count_known_damage(error);
+        }
+    }
+
+    /// The contents of a piece as one run.
+    fn run(&self, piece: &Arc<Piece>) -> Result<Arc<Run>> {
+        self.refuse_out_of_reach(piece)?;
+        self.store.run(piece)
+    }
+
+    /// The contents of pieces, which are read together.
+    fn all_layers(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Layers>> {
+        pieces.iter().try_for_each(|piece| self.refuse_out_of_reach(piece))?;
+        self.store.all_layers(pieces)
     }
 
     /// The root as of the moment at hand.

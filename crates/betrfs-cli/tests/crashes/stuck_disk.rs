@@ -98,12 +98,17 @@ fn use_it(bed: &Bed, durable: &[u8]) {
 }
 
 /// What takes the namespace for itself, after [`use_it`].
-fn change_directories(bed: &Bed) {
-    let (dir, copy) = (bed.path("dir"), bed.path("copy"));
+fn change_names(bed: &Bed) {
+    let dir = bed.path("dir");
     let (from, to) = (dir.join("f0"), dir.join("moved"));
     ends(bed, "rename", move || fs::rename(from, to).unwrap());
     let (from, to) = (dir.join("f2"), dir.join("link"));
     ends(bed, "link", move || fs::hard_link(from, to).unwrap());
+}
+
+/// Likewise, of whole directories.
+fn copy_and_remove(bed: &Bed) {
+    let (dir, copy) = (bed.path("dir"), bed.path("copy"));
     command_ends(bed, &["clone".as_ref(), dir.as_os_str(), copy.as_os_str()]);
     command_ends(bed, &["snapshot".as_ref(), "create".as_ref(), dir.as_os_str(), "s".as_ref()]);
     command_ends(bed, &["rm-tree".as_ref(), copy.as_os_str()]);
@@ -129,7 +134,8 @@ fn while_a_write_or_a_sync_of_the_disk_does_not_return_only_those_wait_that_aske
         let waits = begin(&bed, move || write_durably(&path, b"late"));
         wait_until_it_holds(&bed);
         use_it(&bed, &kept);
-        change_directories(&bed);
+        change_names(&bed);
+        copy_and_remove(&bed);
         assert_eq!(waits.result.recv_timeout(WAITING), Err(RecvTimeoutError::Timeout), "{manner:?}");
         bed.disk.set_manner(Manner::Honest);
         waits.result.recv_timeout(PATIENCE).unwrap();
@@ -142,7 +148,6 @@ fn while_a_write_or_a_sync_of_the_disk_does_not_return_only_those_wait_that_aske
     }
 }
 
-/// What takes the namespace for itself waits for it, and others for that.
 #[test]
 fn while_a_read_of_the_disk_does_not_return_others_go_on_and_it_ends_with_its_contents() {
     let kept = seeded::bytes(1, 0, 200_000);
@@ -161,9 +166,19 @@ fn while_a_read_of_the_disk_does_not_return_others_go_on_and_it_ends_with_its_co
     let waits = begin(&bed, move || fs::read(path).unwrap());
     wait_until_it_holds(&bed);
     use_it(&bed, &kept);
+    change_names(&bed);
+    // It may have to read, and then waits too; others do not wait for it.
+    let mut clone = betrfs();
+    clone.arg("clone").arg(bed.path("dir")).arg(bed.path("copy"));
+    let cloned = begin(&bed, move || clone.output().unwrap());
+    let early = cloned.result.recv_timeout(WAITING).ok();
+    let (from, to) = (bed.path("dir/f5"), bed.path("dir/moved too"));
+    ends(&bed, "another rename", move || fs::rename(from, to).unwrap());
     assert_eq!(waits.result.recv_timeout(WAITING), Err(RecvTimeoutError::Timeout));
     bed.disk.set_manner(Manner::Honest);
     assert!(waits.result.recv_timeout(PATIENCE).unwrap() == cold);
+    ok(&early.unwrap_or_else(|| cloned.result.recv_timeout(PATIENCE).unwrap()));
+    assert!(fs::read(bed.path("dir/moved too")).unwrap() == seeded::bytes(5, 0, 3000));
     ok(&betrfs().arg("umount").arg(&bed.dir).output().unwrap());
     ok(&betrfs().arg("check").arg(bed.disk.file()).output().unwrap());
 }

@@ -100,18 +100,18 @@ impl State {
         let no_longer_in_snapshot = self.check_frozen(id)?;
         let (dir, name) = self.place(to)?;
         let exists = self.entry(dir, name).is_some();
-        if !no_longer_in_snapshot.is_empty() {
-            // Of a removed snapshot: it gets no name again, for one reason or another.
-            let other = if exists { Why::Exists } else { Why::NotFound };
-            return Err(Refusal::With([no_longer_in_snapshot, vec![other]].concat()));
-        }
-        refuse_if(exists, Why::Exists)?;
-        refuse_if(self.object(dir).is_immutable() || is_protected, Why::Protected)?;
+        // Of a removed snapshot: it may be refused for this reason before all others.
+        let or_first = |why: Why| Refusal::With([no_longer_in_snapshot.clone(), vec![why]].concat());
+        refuse_if(exists, Why::Exists).map_err(|_| or_first(Why::Exists))?;
+        let is_refused = self.object(dir).is_immutable() || is_protected;
+        refuse_if(is_refused, Why::Protected).map_err(|_| or_first(Why::Protected))?;
         let file = self.change(id);
         (file.names, file.ctime_ns, file.standing) = (file.names + 1, now_ns, Standing::Named);
+        file.is_frozen = false;
         self.enter(dir, name, id, now_ns);
         // A file that lost all names may have left its blocks where another file can be.
-        let or = if standing == Standing::Kept { vec![Why::NotFound] } else { Vec::new() };
+        let mut or = no_longer_in_snapshot;
+        or.extend((standing == Standing::Kept).then_some(Why::NotFound));
         Ok(Done { or, ..Done::default() })
     }
 

@@ -180,7 +180,8 @@ impl State {
             return Ok(done);
         }
         match self.verdict_after(before) {
-            Verdict::Exceeds => return Err(Why::QuotaExceeded.into()),
+            // As above, of several reasons.
+            Verdict::Exceeds => return Err(Refusal::With([vec![Why::QuotaExceeded], done.or].concat())),
             Verdict::Either => done.or.push(Why::QuotaExceeded),
             Verdict::Fits if self.may_lack_room(op) => done.or.push(Why::QuotaExceeded),
             Verdict::Fits => {}

@@ -51,7 +51,9 @@ fn read_by_scan(
     let lost = |number| Err(damaged(&key::block(own, number), "the block is lost"));
     let (mut expected, mut filled) = (first, 0);
     let (from, to) = key::blocks(own, 0, record.size.div_ceil(BLOCK));
-    let mut blocks = op.scan(DATA, key::blocks(own, first, last + 1)).part_of(from, to);
+    // A step for each block, and one that finds the end.
+    let steps = (last - first + 2) as usize;
+    let mut blocks = op.scan_of_whole(DATA, key::blocks(own, first, last + 1), Some((from, to)), steps);
     while let Some((at, block)) = blocks.next()? {
         let Some((_, DataTag::Block(number))) = key::split_data(at) else {
             return Err(damaged(at, "it is no key of a block"));

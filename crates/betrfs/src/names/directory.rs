@@ -22,7 +22,7 @@ use betree_platform::sync::atomic::AtomicUsize;
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::types::{FileType, InodeId};
+use crate::types::{FileType, InodeId, NAMES_AT_ONCE};
 
 /// The first cookie: the smaller ones are left for `.` and `..`.
 pub(crate) const COOKIE_FIRST: u64 = 3;
@@ -203,14 +203,20 @@ impl Directory {
     pub fn remove(&mut self, name: &[u8]) {
         self.removed = self.removed.saturating_add(1);
         let hash = self.hash(name);
-        let names = &mut self.names;
+        let names = &self.names;
         let is_it = |at: &u32| names.get(*at as usize).is_some_and(|known| *known.text == *name);
-        let Ok(place) = self.places.find_entry(spread(hash), is_it) else { return };
-        let at = place.remove().0;
-        let known = names.swap_remove(at as usize);
+        if let Ok(place) = self.places.find_entry(spread(hash), is_it) {
+            let at = place.remove().0;
+            self.take(at);
+        }
+    }
+
+    /// Takes out the name of an index whose place was removed.
+    fn take(&mut self, at: u32) {
+        let known = self.names.swap_remove(at as usize);
         // The last name has moved to this index.
-        let last = names.len() as u32;
-        if let Some(moved) = names.get(at as usize)
+        let last = self.names.len() as u32;
+        if let Some(moved) = self.names.get(at as usize)
             && let Some(place) = self.places.find_mut(spread(moved.hash), |place| *place == last)
         {
             *place = at;
@@ -219,27 +225,29 @@ impl Directory {
         self.total.fetch_sub(1, Relaxed);
     }
 
-    /// Evicts the names for which `keep` returns false, and frees their memory; the directory is no longer
-    /// complete. Returns the number of names evicted.
-    pub fn evict(&mut self, mut keep: impl FnMut(&Name) -> bool) -> usize {
-        let (before, listed) = (self.names.len(), &mut self.listed);
-        self.names.retain(|known| {
-            let kept = keep(&known.name());
-            if !kept {
-                listed.remove(&known.cookie);
-            }
-            kept
-        });
-        let gone = before - self.names.len();
-        if gone > 0 {
-            self.names.shrink_to_fit();
-            self.places = HashTable::with_capacity(self.names.len());
-            for (at, known) in (0..).zip(&self.names) {
-                self.places.insert_unique(spread(known.hash), at, |_| 0);
+    /// Evicts the names for which `keep` returns false, among some of those whose index is below `end`: the
+    /// directory is no longer complete. Returns the index below which it has not looked, and the number of
+    /// names evicted. At 0 their memory is freed.
+    pub fn evict(&mut self, end: usize, mut keep: impl FnMut(&Name) -> bool) -> (usize, usize) {
+        let end = end.min(self.names.len());
+        let begin = end.saturating_sub(NAMES_AT_ONCE);
+        let before = self.names.len();
+        // Backwards: a name that takes the place of an evicted one has been looked at.
+        for at in (begin..end).rev() {
+            let Some(known) = self.names.get(at).filter(|known| !keep(&known.name())) else { continue };
+            let hash = spread(known.hash);
+            if let Ok(place) = self.places.find_entry(hash, |place| *place as usize == at) {
+                let at = place.remove().0;
+                self.take(at);
             }
         }
-        self.total.fetch_sub(gone, Relaxed);
-        gone
+        if begin == 0 && self.names.len() <= self.names.capacity() / 2 {
+            self.names.shrink_to_fit();
+            let names = &self.names;
+            let hash = |at: &u32| names.get(*at as usize).map_or(0, |known| spread(known.hash));
+            self.places.shrink_to_fit(hash);
+        }
+        (begin, before - self.names.len())
     }
 
     /// Takes all names at once, at a cost independent of their number, and returns them.
@@ -285,17 +293,32 @@ impl Directory {
         self.listings > 0
     }
 
-    /// Gives a cookie to each name without one.
-    pub fn number(&mut self) {
+    /// Adds to `fresh` the names without a cookie, among some of those whose index is below `end`. Returns
+    /// the index below which it has not looked. Names that were evicted or removed between two calls let none
+    /// be missed: the name that takes such a place comes from the end.
+    pub fn collect_unnumbered(&self, end: usize, fresh: &mut Vec<Arc<[u8]>>) -> usize {
         if self.listed.len() == self.names.len() {
-            return;
+            return 0;
         }
-        let mut fresh: Vec<&mut Known> = self.names.iter_mut().filter(|known| known.cookie == 0).collect();
-        fresh.sort_unstable_by(|a, b| a.text.cmp(&b.text));
-        for known in fresh {
-            known.cookie = self.cookie_next;
-            self.listed.insert(self.cookie_next, known.text.clone());
-            self.cookie_next += 1;
+        let end = end.min(self.names.len());
+        let begin = end.saturating_sub(NAMES_AT_ONCE);
+        let some = self.names.get(begin..end).unwrap_or_default();
+        fresh.extend(some.iter().filter(|known| known.cookie == 0).map(|known| known.text.clone()));
+        begin
+    }
+
+    /// Gives a cookie to each of these names that is there and has none.
+    pub fn number(&mut self, fresh: &[Arc<[u8]>]) {
+        for text in fresh {
+            let hash = self.hash(text);
+            let names = &self.names;
+            let is_it = |at: &u32| names.get(*at as usize).is_some_and(|known| known.text == *text);
+            let Some(at) = self.places.find(spread(hash), is_it) else { continue };
+            if let Some(known) = self.names.get_mut(*at as usize).filter(|known| known.cookie == 0) {
+                known.cookie = self.cookie_next;
+                self.listed.insert(self.cookie_next, text.clone());
+                self.cookie_next += 1;
+            }
         }
     }
 
@@ -323,7 +346,10 @@ mod tests {
     }
 
     fn listing(dir: &mut Directory, mut cookie: u64) -> Vec<(u64, Vec<u8>)> {
-        dir.number();
+        let mut fresh = Vec::new();
+        assert_eq!(dir.collect_unnumbered(usize::MAX, &mut fresh), 0);
+        fresh.sort_unstable();
+        dir.number(&fresh);
         let mut all = Vec::new();
         while let Some((next, name, _)) = dir.after(cookie) {
             all.push((next, name.to_vec()));
@@ -344,7 +370,7 @@ mod tests {
         dir.remove(b"b");
         dir.insert(&Arc::from(&b"0"[..]), name());
         assert_eq!(listing(&mut dir, 3), [(5, b"c".to_vec()), (6, b"0".to_vec())]);
-        dir.evict(|_| false);
+        assert_eq!(dir.evict(usize::MAX, |_| false), (0, 3));
         assert_eq!((dir.len(), total.load(Relaxed)), (0, 0));
         dir.insert(&Arc::from(&b"c"[..]), name());
         assert_eq!(listing(&mut dir, 3), [(7, b"c".to_vec())]);
@@ -374,7 +400,8 @@ mod tests {
                 }
             }
             if step % 5000 == 0 {
-                let gone = dir.evict(|name| name.ino % 2 == 0);
+                let (begin, gone) = dir.evict(usize::MAX, |name| name.ino % 2 == 0);
+                assert_eq!(begin, 0);
                 let before = model.len();
                 model.retain(|_, ino| *ino % 2 == 0);
                 assert_eq!(gone, before - model.len());
@@ -390,7 +417,7 @@ mod tests {
         assert_eq!((dir.len(), total.load(Relaxed)), (model.len(), model.len()));
         assert!(model.len() > 500);
         assert!(model.iter().all(|(text, ino)| dir.get(text).is_some_and(|name| name.ino == *ino)));
-        dir.evict(|_| false);
+        dir.evict(usize::MAX, |_| false);
         assert_eq!((dir.names.capacity(), dir.places.capacity()), (0, 0));
         for number in 1..=1000usize {
             dir.insert(&Arc::from(&number.to_be_bytes()[..]), name());

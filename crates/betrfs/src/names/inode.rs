@@ -213,7 +213,8 @@ impl Inode {
         }
     }
 
-    fn turn(&self) -> u32 {
+    /// How often everything in a directory was removed at once.
+    pub fn turn(&self) -> u32 {
         self.of_dir.as_ref().map_or(0, |of_dir| of_dir.turn.load(Relaxed))
     }
 

@@ -179,21 +179,22 @@ pub(super) fn stored_use(op: &Op<'_>, at: &[u8]) -> Result<Amount> {
     }
 }
 
-/// Tells the measurements of a directory, and of those above it, that something comes or goes there whose
-/// amount they cannot know.
-pub(super) fn spoil(path: &DirPath) {
-    path.counting.iter().flat_map(|above| &above.counting.tallies).for_each(|tally| tally.spoil());
+/// Tells the measurements of a directory, and of those above it, with the operation's commit, that something
+/// comes or goes there whose amount they cannot know.
+pub(super) fn spoil(op: &Op<'_>, path: &DirPath) {
+    op.spoils(path.counting.iter().flat_map(|above| above.counting.tallies.iter().cloned()));
 }
 
-/// Tells the measurements of only one of two directories that something moves between the two.
-pub(super) fn spoil_between(from: &DirPath, to: &DirPath) {
+/// Tells the measurements of only one of two directories, with the operation's commit, that something moves
+/// between the two.
+pub(super) fn spoil_between(op: &Op<'_>, from: &DirPath, to: &DirPath) {
     let tallies = |path: &DirPath| -> Vec<Arc<Tally>> {
         path.counting.iter().flat_map(|above| above.counting.tallies.iter().cloned()).collect()
     };
     let (from, to) = (tallies(from), tallies(to));
     let is_in = |all: &[Arc<Tally>], tally: &Arc<Tally>| all.iter().any(|other| Arc::ptr_eq(other, tally));
-    from.iter().filter(|tally| !is_in(&to, tally)).for_each(|tally| tally.spoil());
-    to.iter().filter(|tally| !is_in(&from, tally)).for_each(|tally| tally.spoil());
+    op.spoils(from.iter().filter(|tally| !is_in(&to, tally)).cloned());
+    op.spoils(to.iter().filter(|tally| !is_in(&from, tally)).cloned());
 }
 
 /// Refuses what would bring an object from one quota to another.

@@ -95,67 +95,69 @@ impl Volume {
         measuring: &Measuring<'_>,
     ) -> Result<Entry> {
         let op = self.update(OpKind::Clone, 0)?;
-        let exclusive = self.exclusive(&op, &[parent, source], &[(parent, name)]);
-        let source = self.inode(source)?;
-        let dir = self.live_dir(&exclusive, &op, parent)?;
-        let path = op.dir_path(&dir)?;
-        let to_key = key::entry(&path.bytes, name);
-        if to_key.len() > key::OWN_KEY_BYTES_MAX {
-            return Err(Error::NameTooLong);
-        }
-        if self.find(&op, &dir, &mut dir.state.write(), name)?.is_some() {
-            return Err(Error::Exists);
-        }
-        refuse_if_immutable(&dir.state.read().record)?;
-        let more = self.copied_amount(&op, &path, &source, measuring)?;
-        let now_ns = self.platform.now_ns();
-        let ino = self.numbers.id(&op)?;
-        let mut record = self.copied_record(&source, ino.wrapping_sub(path.salts), now_ns);
-        unprotect(&mut record);
-        let becomes_object = record.file_type == FileType::Regular && self.orphans.occupy(&to_key);
-        if record.is_dir() {
-            let had = source.effective_properties(&record);
-            Self::keep_properties(&mut record, had, dir.given_properties())?;
-        } else if becomes_object {
-            let had = source.effective_properties(&record);
-            Self::keep_properties(&mut record, had, OwnProperties::default())?;
-        }
-        let mut batch = Batch::new();
-        let mut dir_record = dir.state.read().record.clone();
-        count_entry(&mut dir_record, record.is_dir(), 1, now_ns);
-        let mut place = Place::named(&dir, Arc::from(name));
-        let mut oid = None;
-        let mut own = to_key.clone();
-        if becomes_object {
-            let new = self.numbers.oid(&op)?;
-            record.id = ino;
-            own = key::object(new);
-            let redirect = Redirect { oid: new, ino, file_type: record.file_type };
-            batch.put(META, &to_key, &redirect.encode());
-            batch.put(LINKS, &to_key, &new.to_be_bytes());
-            (place, oid) = (Place::Object { oid: new, home: path.home() }, Some(new));
-        }
-        let child_path = key::child_path(&path.bytes, name);
-        batch.put(META, &key::own(&path.bytes), &dir_record.encode());
-        // Before it counts, which may be in its source.
-        let used = use_of_copy(&op, &source, &record)?;
-        let copy = Copy { to_key: &own, to_path: &child_path, flags: Flags::default(), used };
-        // A measurement of the directory does not know all files with several names in the copy.
-        spoil(&path);
-        let charge = self.charge(&op, &path, more, &mut batch)?;
-        self.commit_copy(&exclusive, &op, batch, &source, &copy, &mut record)?;
-        charge.keep();
+        op.without_waiting(|| {
+            let exclusive = self.exclusive(&op, &[parent, source], &[(parent, name)]);
+            let source = self.inode(source)?;
+            let dir = self.live_dir(&exclusive, &op, parent)?;
+            let path = op.dir_path(&dir)?;
+            let to_key = key::entry(&path.bytes, name);
+            if to_key.len() > key::OWN_KEY_BYTES_MAX {
+                return Err(Error::NameTooLong);
+            }
+            if self.find(&op, &dir, &mut dir.state.write(), name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            refuse_if_immutable(&dir.state.read().record)?;
+            let more = self.copied_amount(&op, &path, &source, measuring)?;
+            let now_ns = self.platform.now_ns();
+            let ino = self.numbers.id(&op)?;
+            let mut record = self.copied_record(&source, ino.wrapping_sub(path.salts), now_ns);
+            unprotect(&mut record);
+            let becomes_object = record.file_type == FileType::Regular && self.orphans.occupy(&to_key);
+            if record.is_dir() {
+                let had = source.effective_properties(&record);
+                Self::keep_properties(&mut record, had, dir.given_properties())?;
+            } else if becomes_object {
+                let had = source.effective_properties(&record);
+                Self::keep_properties(&mut record, had, OwnProperties::default())?;
+            }
+            let mut batch = Batch::new();
+            let mut dir_record = dir.state.read().record.clone();
+            count_entry(&mut dir_record, record.is_dir(), 1, now_ns);
+            let mut place = Place::named(&dir, Arc::from(name));
+            let mut oid = None;
+            let mut own = to_key.clone();
+            if becomes_object {
+                let new = self.numbers.oid(&op)?;
+                record.id = ino;
+                own = key::object(new);
+                let redirect = Redirect { oid: new, ino, file_type: record.file_type };
+                batch.put(META, &to_key, &redirect.encode());
+                batch.put(LINKS, &to_key, &new.to_be_bytes());
+                (place, oid) = (Place::Object { oid: new, home: path.home() }, Some(new));
+            }
+            let child_path = key::child_path(&path.bytes, name);
+            batch.put(META, &key::own(&path.bytes), &dir_record.encode());
+            // Before it counts, which may be in its source.
+            let used = use_of_copy(&op, &source, &record)?;
+            let copy = Copy { to_key: &own, to_path: &child_path, flags: Flags::default(), used };
+            // A measurement of the directory does not know all files with several names in the copy.
+            spoil(&op, &path);
+            let charge = self.charge(&op, &path, more, &mut batch)?;
+            self.commit_copy(&exclusive, &op, batch, &source, &copy, &mut record)?;
+            charge.keep();
 
-        let (file_type, is_dir) = (record.file_type, record.is_dir());
-        let known_dir = is_dir.then(|| Directory::new(self.names_total.clone()));
-        let inode = self.keep(&op, Inode::new(ino, place, record, known_dir));
-        self.note_foreign(&dir);
-        let mut state = dir.state.write();
-        state.record = dir_record.into();
-        let known = crate::names::Name { node: Some(inode.id), ino, file_type, oid };
-        self.insert_name(&dir, &mut state, &Arc::from(name), known)?;
-        drop(state);
-        Ok(inode.looked_up())
+            let (file_type, is_dir) = (record.file_type, record.is_dir());
+            let known_dir = is_dir.then(|| Directory::new(self.names_total.clone()));
+            let inode = self.keep(&op, Inode::new(ino, place, record, known_dir));
+            self.note_foreign(&dir);
+            let mut state = dir.state.write();
+            state.record = dir_record.into();
+            let known = crate::names::Name { node: Some(inode.id), ino, file_type, oid };
+            self.insert_name(&dir, &mut state, &Arc::from(name), known)?;
+            drop(state);
+            Ok(inode.looked_up())
+        })
     }
 
     /// Makes an empty file or directory a copy of another, as [`clone_inode`](Volume::clone_inode) does:
@@ -202,89 +204,91 @@ impl Volume {
         measuring: &Measuring<'_>,
     ) -> Result<()> {
         let op = self.update(OpKind::Clone, 0)?;
-        let exclusive = self.exclusive(&op, &[target, source], &[]);
-        let (source, target) = (self.inode(source)?, self.inode(target)?);
-        if self.is_removed(&exclusive, &target) {
-            return Err(Error::NotFound);
-        }
-        refuse_in_snapshot(&op, &target, &target.state.read().record)?;
-        let old = target.state.read().record.clone();
-        if let Some(owned) = by {
-            self.still_owned(&exclusive, &op, &source, owned)?;
-            if old.uid != owned.uid {
-                return Err(Error::NotPermitted);
+        op.without_waiting(|| {
+            let exclusive = self.exclusive(&op, &[target, source], &[]);
+            let (source, target) = (self.inode(source)?, self.inode(target)?);
+            if self.is_removed(&exclusive, &target) {
+                return Err(Error::NotFound);
             }
-        }
-        let file_type = source.state.read().record.file_type;
-        if file_type != old.file_type || !matches!(file_type, FileType::Regular | FileType::Directory) {
-            return Err(Error::Invalid("the two are not both files or both directories"));
-        }
-        if Arc::ptr_eq(&source, &target) || target.id == InodeId::ROOT {
-            return Err(Error::Invalid("it cannot become a copy"));
-        }
-        let own = op.own_key(&target)?;
-        let path = if old.is_dir() { op.dir_path(&target)?.bytes } else { Vec::new() };
-        if old.size > 0 {
-            return Err(Error::NotEmpty);
-        }
-        if old.is_dir() {
-            self.refuse_in_use(&op, &old, &path)?;
-        }
-        refuse_if_protected(&old)?;
-        if old.quota().is_some() {
-            return Err(Error::Invalid("a directory with a quota cannot become a copy"));
-        }
-        let counted = match old.is_dir() {
-            true => Some(op.dir_path(&target)?),
-            false => self.counted_path(&op, &target)?,
-        };
-        let more = match &counted {
-            Some(path) => self.copied_amount(&op, path, &source, measuring)? - Amount::of(&old),
-            None => Amount::default(),
-        };
-        let mut record = self.copied_record(&source, old.id, self.platform.now_ns());
-        unprotect(&mut record);
-        // It is the object that it was, for handles of it too.
-        (record.nlink, record.crtime_ns) = (old.nlink, old.crtime_ns);
-        record.change_rare(|rare| rare.generation = old.rare().generation);
-        if record.is_dir() {
-            let had = source.effective_properties(&record);
-            let there =
-                target.place().parent().map_or_else(OwnProperties::default, |dir| dir.given_properties());
-            Self::keep_properties(&mut record, had, there)?;
-        }
-        let mut batch = Batch::new();
-        if old.flags.has(Flags::LARGE_XATTRS) {
-            let (lo, hi) = key::xattrs(&own);
-            batch.delete_range(DATA, &lo, &hi);
-        }
-        let left_out = leave_out(&op, &mut batch, &mut record, &source, &target, &path)?;
-        let used = use_of_copy(&op, &source, &record)?.map(|used| used - left_out);
-        let copy = Copy { to_key: &own, to_path: &path, flags: Flags::default(), used };
-        let charge = match &counted {
-            // What is not counted for a quota was not measured either.
-            Some(path) if path.quota().is_none() => {
-                spoil(path);
-                None
+            refuse_in_snapshot(&op, &target, &target.state.read().record)?;
+            let old = target.state.read().record.clone();
+            if let Some(owned) = by {
+                self.still_owned(&exclusive, &op, &source, owned)?;
+                if old.uid != owned.uid {
+                    return Err(Error::NotPermitted);
+                }
             }
-            Some(path) => {
-                spoil(path);
-                Some(self.charge(&op, path, more - left_out, &mut batch)?)
+            let file_type = source.state.read().record.file_type;
+            if file_type != old.file_type || !matches!(file_type, FileType::Regular | FileType::Directory) {
+                return Err(Error::Invalid("the two are not both files or both directories"));
             }
-            None => None,
-        };
-        self.quotas.note_object(&target);
-        self.commit_copy(&exclusive, &op, batch, &source, &copy, &mut record)?;
-        charge.into_iter().for_each(Charge::keep);
+            if Arc::ptr_eq(&source, &target) || target.id == InodeId::ROOT {
+                return Err(Error::Invalid("it cannot become a copy"));
+            }
+            let own = op.own_key(&target)?;
+            let path = if old.is_dir() { op.dir_path(&target)?.bytes } else { Vec::new() };
+            if old.size > 0 {
+                return Err(Error::NotEmpty);
+            }
+            if old.is_dir() {
+                self.refuse_in_use(&op, &old, &path)?;
+            }
+            refuse_if_protected(&old)?;
+            if old.quota().is_some() {
+                return Err(Error::Invalid("a directory with a quota cannot become a copy"));
+            }
+            let counted = match old.is_dir() {
+                true => Some(op.dir_path(&target)?),
+                false => self.counted_path(&op, &target)?,
+            };
+            let more = match &counted {
+                Some(path) => self.copied_amount(&op, path, &source, measuring)? - Amount::of(&old),
+                None => Amount::default(),
+            };
+            let mut record = self.copied_record(&source, old.id, self.platform.now_ns());
+            unprotect(&mut record);
+            // It is the object that it was, for handles of it too.
+            (record.nlink, record.crtime_ns) = (old.nlink, old.crtime_ns);
+            record.change_rare(|rare| rare.generation = old.rare().generation);
+            if record.is_dir() {
+                let had = source.effective_properties(&record);
+                let there =
+                    target.place().parent().map_or_else(OwnProperties::default, |dir| dir.given_properties());
+                Self::keep_properties(&mut record, had, there)?;
+            }
+            let mut batch = Batch::new();
+            if old.flags.has(Flags::LARGE_XATTRS) {
+                let (lo, hi) = key::xattrs(&own);
+                batch.delete_range(DATA, &lo, &hi);
+            }
+            let left_out = leave_out(&op, &mut batch, &mut record, &source, &target, &path)?;
+            let used = use_of_copy(&op, &source, &record)?.map(|used| used - left_out);
+            let copy = Copy { to_key: &own, to_path: &path, flags: Flags::default(), used };
+            let charge = match &counted {
+                // What is not counted for a quota was not measured either.
+                Some(path) if path.quota().is_none() => {
+                    spoil(&op, path);
+                    None
+                }
+                Some(path) => {
+                    spoil(&op, path);
+                    Some(self.charge(&op, path, more - left_out, &mut batch)?)
+                }
+                None => None,
+            };
+            self.quotas.note_object(&target);
+            self.commit_copy(&exclusive, &op, batch, &source, &copy, &mut record)?;
+            charge.into_iter().for_each(Charge::keep);
 
-        self.paths_change(&exclusive);
-        target.set_counter(record.quota());
-        target.set_salt(&exclusive, record.salt);
-        target.set_own_properties(record.properties());
-        target.atime_ns.store(record.atime_ns, Relaxed);
-        target.state.write().record = record.into();
-        self.note_foreign(&target);
-        Ok(())
+            self.paths_change(&exclusive);
+            target.set_counter(record.quota());
+            target.set_salt(&exclusive, record.salt);
+            target.set_own_properties(record.properties());
+            target.atime_ns.store(record.atime_ns, Relaxed);
+            target.state.write().record = record.into();
+            self.note_foreign(&target);
+            Ok(())
+        })
     }
 
     /// The record of a copy.
@@ -436,11 +440,12 @@ impl Volume {
             copies.push(LinkedCopy { oid, marker, record, names });
             files += 1;
             if files == OBJECTS_MAX || batch.bytes() as u64 >= self.piece_bytes {
+                // So many are not made a second time.
                 op.commit(&batch)?;
                 (batch, files) = (Batch::new(), 0);
             }
         }
-        op.commit(&batch)
+        op.commit_aside(&batch)
     }
 
     pub(super) fn object_record(&self, op: &Op<'_>, oid: u64) -> Result<Record> {
@@ -458,7 +463,7 @@ impl Volume {
             batch.delete(META, &key::marker(copy.marker));
         }
         // Copies left by a failure are deleted when the volume is opened next.
-        let _ = op.commit(&batch);
+        let _ = op.commit_aside(&batch);
     }
 
     /// Makes a range of one file share the blocks of another, if no bytes need to be copied for it: as far as

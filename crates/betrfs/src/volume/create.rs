@@ -8,7 +8,7 @@ use betree::Batch;
 use crate::contents::{acl_of, contents_bytes, put_bytes, store_xattrs};
 use crate::error::{Error, Result};
 use crate::names::{Directory, Inode, Name, Place};
-use crate::op::OpKind;
+use crate::op::{Op, OpKind};
 use crate::properties::OwnProperties;
 use crate::rules::{
     check_name, count_entry, may_be_foreign, new_record, refuse_if_immutable, refuse_key_in_snapshot,
@@ -189,8 +189,22 @@ impl Volume {
             return self.make_snapshot(&parent, &of, name, None);
         }
         let op = self.update(OpKind::Create, CHANGE_BYTES + target.len() + contents.len())?;
-        let _shared = self.namespace.shared();
         self.give_up_names();
+        self.know_names(&op, &parent, name);
+        op.without_waiting(|| self.make_in(&op, &parent, name, new, target, contents))
+    }
+
+    /// Makes an entry in a directory.
+    fn make_in(
+        &self,
+        op: &Op<'_>,
+        parent: &Arc<Inode>,
+        name: &[u8],
+        new: &NewNode,
+        target: &[u8],
+        contents: &[u8],
+    ) -> Result<Entry> {
+        let _shared = self.namespace.shared();
         let mut state = parent.state.write();
         state.dir()?;
         let path = parent.dir_path()?;
@@ -199,14 +213,14 @@ impl Volume {
         if at.len() > key::OWN_KEY_BYTES_MAX {
             return Err(Error::NameTooLong);
         }
-        if self.find(&op, &parent, &mut state, name)?.is_some() {
+        if self.find(op, parent, &mut state, name)?.is_some() {
             return Err(Error::Exists);
         }
         refuse_if_immutable(&state.record)?;
 
         let now_ns = self.platform.now_ns();
-        let default_acl = acl_of(&op, &parent, &state.record, AclKind::Default)?;
-        let ino = self.numbers.id(&op)?;
+        let default_acl = acl_of(op, parent, &state.record, AclKind::Default)?;
+        let ino = self.numbers.id(op)?;
         let id = ino.wrapping_sub(path.salts);
         let mut record = new_record(new, &state.record, default_acl.as_ref(), id, now_ns);
         record.target = target.into();
@@ -218,11 +232,11 @@ impl Volume {
         let name: Arc<[u8]> = Arc::from(name);
         let mut batch = Batch::with_capacity(BATCH_BYTES + target.len() + contents_bytes(&at, contents));
         let asked = asked(parent.given_properties());
-        let mut place = Place::named(&parent, name.clone());
+        let mut place = Place::named(parent, name.clone());
         let mut linked = None;
         if record.file_type == FileType::Regular && self.orphans.occupy(&at) {
             // An unlinked file's blocks still occupy this key.
-            let oid = self.numbers.oid(&op)?;
+            let oid = self.numbers.oid(op)?;
             record.id = ino;
             // It lies in no directory.
             Self::keep_properties(&mut record, parent.given_properties(), OwnProperties::default())?;
@@ -234,26 +248,26 @@ impl Volume {
             batch.put(META, &at, &redirect.encode());
             batch.put(LINKS, &at, &oid.to_be_bytes());
             (place, linked) = (Place::Object { oid, home: path.home() }, Some(oid));
-            spoil(&path);
+            spoil(op, &path);
         } else {
             put_bytes(&mut batch, &at, 0, (0, contents), asked);
             store_xattrs(&mut batch, &at, &mut record);
             batch.put(META, &at, &record.encode());
         }
         batch.put(META, &key::own(&path.bytes), &dir_record.encode());
-        let charge = self.charge(&op, &path, Amount::of(&record), &mut batch)?;
+        let charge = self.charge(op, &path, Amount::of(&record), &mut batch)?;
         op.commit(&batch)?;
         charge.keep();
 
-        self.install_record(&parent, &mut state, dir_record);
+        self.install_record(parent, &mut state, dir_record);
         let file_type = record.file_type;
         let dir = record.is_dir().then(|| Directory::new(self.names_total.clone()));
-        let inode = self.keep(&op, Inode::new(ino, place, record, dir));
+        let inode = self.keep(op, Inode::new(ino, place, record, dir));
         if is_foreign {
             self.note_foreign(&inode);
         }
         let known = Name { node: Some(inode.id), ino, file_type, oid: linked };
-        self.insert_name(&parent, &mut state, &name, known)?;
+        self.insert_name(parent, &mut state, &name, known)?;
         Ok(inode.looked_up())
     }
 }

@@ -15,15 +15,15 @@
 //! | `set_quota`, `clear_quota` | linked files below it |
 //! | `check` | everything: nobody else can use the volume |
 //!
-//! Each of them makes a fixed number of queries, and one more for each linked file; a batch is as large as
-//! the log allows. [`OpCount::visited`](crate::OpCount::visited) counts the objects of the table above. The
-//! means:
+//! Each of them makes a fixed number of queries, in memory as far as the cache reaches
+//! ([`Op::without_waiting`]), and one more for each linked file; a batch is as large as the log allows.
+//! [`OpCount::visited`](crate::OpCount::visited) counts the objects of the table above. The means:
 //!
 //! - **Paths** are found before, with the namespace shared ([`Volume::exclusive`]): a path of 32,000
 //!   directories, which any user can make, is then a cost of that user's operations alone. The paths hold as
 //!   long as no directory has moved since, as counted by `moves`; after a move, short paths are found again,
 //!   and an operation with a long one tries again.
-//! - **Directories** with unknown names are read before, too.
+//! - **Directories** with unknown names are read before, too, and in pieces (`known_names.rs`).
 //! - **Open files** below a directory are found by notes that lead to them (`names/openings.rs`); notes
 //!   that lead nowhere are removed before.
 //! - **A removed tree** is cut off in one step, and each inode in memory is marked afterwards
@@ -52,6 +52,11 @@ impl Volume {
         names: &[(InodeId, &[u8])],
     ) -> Exclusive<'_> {
         loop {
+            for (dir, name) in names {
+                if let Some(dir) = self.table.get(*dir) {
+                    self.know_names(op, &dir, name);
+                }
+            }
             let mut paths = Vec::with_capacity(nodes.len());
             let mut steps = 0;
             let moves = {
@@ -66,9 +71,6 @@ impl Volume {
                         paths.push((dir, path));
                     }
                 }
-                for (dir, name) in names {
-                    self.know_names(op, *dir, name);
-                }
                 self.moves.load(Relaxed)
             };
             let exclusive = self.namespace.exclusive();
@@ -77,15 +79,6 @@ impl Volume {
                 op.is_alone_with(if is_right { paths } else { Vec::new() });
                 return exclusive;
             }
-        }
-    }
-
-    /// Reads all names of a directory if `name` is unknown and it is time to read all.
-    fn know_names(&self, op: &Op<'_>, dir: InodeId, name: &[u8]) {
-        let Some(dir) = self.table.get(dir) else { return };
-        if self.should_read_all(&dir.state.read(), name) {
-            // The operation meets the same error when it asks for the name.
-            let _ = self.find(op, &dir, &mut dir.state.write(), name);
         }
     }
 

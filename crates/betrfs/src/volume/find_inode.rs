@@ -144,12 +144,23 @@ impl Volume {
             Found::Object(_) => None,
             Found::Named(own) => Some(own.clone()),
         };
-        let shared = self.namespace.shared();
         self.give_up_names();
+        op.without_waiting(|| self.go_to_place(op, node, own.as_deref(), found))
+    }
+
+    /// The object of this identity where a view had it: by its name, or by its object id.
+    fn go_to_place(
+        &self,
+        op: &Op<'_>,
+        node: InodeId,
+        own: Option<&[u8]>,
+        found: &Found,
+    ) -> Result<Option<Entry>> {
+        let shared = self.namespace.shared();
         let inode: Arc<Inode> = match (own, found) {
             (Some(own), _) => {
                 let mut inode = self.root.clone();
-                for name in key::components(&own).into_iter().flatten() {
+                for name in key::components(own).into_iter().flatten() {
                     let name = if name.is_empty() { SNAPSHOTS_NAME } else { name };
                     inode = match self.child(&shared, op, &inode, name) {
                         Ok(inode) => inode,

@@ -106,7 +106,7 @@ impl Next {
         // A file could not be unlinked while open without a number.
         batch.mark_freeing(0);
         if !planted::is(Bug::NumbersNotReserved) {
-            op.commit(&batch)?;
+            op.commit_aside(&batch)?;
         }
         self.reserved = reserved;
         Ok(())

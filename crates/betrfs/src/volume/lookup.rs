@@ -3,8 +3,6 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
 
-use betree::Cut;
-
 use crate::error::{Error, Result};
 use crate::names::{DirPath, Directory, InNamespace, Inode, Name, Place, Shared, State, ino_of};
 use crate::op::{Op, OpKind, refuse_in_snapshot};
@@ -12,14 +10,8 @@ use crate::planted::{self, Bug};
 use crate::rules::check_looked_up;
 use crate::schema::{META, Record, Redirect, Stored, damaged, key};
 use crate::types::SNAPSHOTS_NAME;
-use crate::types::{Entry, InodeId, Objects};
+use crate::types::{Entry, InodeId};
 use crate::volume::Volume;
-
-/// Number of queries for absent names after which a directory is read whole.
-const MISSES_MAX: u32 = 2;
-
-/// Number of directories whose names one call evicts, at most.
-const DIRS_AT_ONCE: usize = 8;
 
 impl Volume {
     /// Looks a name up.
@@ -43,10 +35,13 @@ impl Volume {
     pub fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Entry> {
         let op = self.query_for_objects(OpKind::Lookup);
         check_looked_up(name)?;
-        let shared = self.namespace.shared();
         self.give_up_names();
         let parent = self.inode(parent)?;
-        Ok(self.child(&shared, &op, &parent, name)?.looked_up())
+        self.know_names(&op, &parent, name);
+        op.without_waiting(|| {
+            let shared = self.namespace.shared();
+            Ok(self.child(&shared, &op, &parent, name)?.looked_up())
+        })
     }
 
     /// The inode of a name that was checked.
@@ -127,14 +122,16 @@ impl Volume {
     /// As [`Volume::lookup`].
     pub fn resolve(&self, path: &[u8]) -> Result<Entry> {
         let op = self.query_for_objects(OpKind::Lookup);
-        let shared = self.namespace.shared();
         self.give_up_names();
-        let mut inode = self.root.clone();
-        for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-            check_looked_up(name)?;
-            inode = self.child(&shared, &op, &inode, name)?;
-        }
-        Ok(inode.looked_up())
+        op.without_waiting(|| {
+            let shared = self.namespace.shared();
+            let mut inode = self.root.clone();
+            for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+                check_looked_up(name)?;
+                inode = self.child(&shared, &op, &inode, name)?;
+            }
+            Ok(inode.looked_up())
+        })
     }
 
     /// Gives back lookups. An object that nobody holds any more may leave memory; if it is an unlinked file,
@@ -258,28 +255,13 @@ impl Volume {
         name: &[u8],
     ) -> Result<Option<Arc<Inode>>> {
         if state.dir()?.get(name).is_none() && !state.is_complete() {
-            // While all others wait, only this name is read.
-            if op.is_alone() || !self.should_read_all(state, name) {
-                return self.load(op, parent, state, name);
-            }
-            if self.scan(op, parent, state, Objects::None).is_err() {
-                // A failure to read other names is no failure of this one.
-                state.dir_mut()?.misses = 0;
-                return self.load(op, parent, state, name);
-            }
+            return self.load(op, parent, state, name);
         }
         let Some(known) = state.dir()?.get(name) else { return Ok(None) };
         match self.in_memory(&known, parent, name) {
             Some(inode) => Ok(Some(inode)),
             None => self.load(op, parent, state, name),
         }
-    }
-
-    /// Whether a query for this name should read all names of the directory.
-    pub(super) fn should_read_all(&self, state: &State, name: &[u8]) -> bool {
-        let is_small = state.record.entries <= self.names_max as u64 / 2;
-        let is_wanted = |dir: &Directory| dir.get(name).is_none() && dir.misses >= MISSES_MAX;
-        is_small && !state.is_complete() && state.dir.as_deref().is_some_and(is_wanted)
     }
 
     /// The inode of a known name in a directory, if it is in memory.
@@ -374,120 +356,8 @@ impl Volume {
             _ => Err(damaged(&own, "it is not the record of a file")),
         }
     }
-
-    /// Reads all names of a directory in one pass; loads the inodes of the entries that `objects` includes.
-    pub(super) fn scan(
-        &self,
-        op: &Op<'_>,
-        dir: &Arc<Inode>,
-        state: &mut State,
-        objects: Objects,
-    ) -> Result<()> {
-        let path = op.dir_path(dir)?;
-        let mut epoch = self.epochs.begin();
-        let entries = state.record.entries;
-        state.dir_mut()?.make_room(entries);
-        let mut entries = op.scan(META, key::entries(&path.bytes));
-        while let Some((at, bytes)) = entries.next()? {
-            let (_, name) = key::split_entry(at).ok_or_else(|| damaged(at, "it is no name"))?;
-            let name: Arc<[u8]> = Arc::from(name);
-            let live = state
-                .dir()?
-                .get(&name)
-                .is_some_and(|known| known.node.is_some_and(|node| self.table.get(node).is_some()));
-            if live {
-                continue;
-            }
-            if dir.last_change.is_since(epoch) {
-                let again = Cut::before(at);
-                epoch = self.epochs.begin();
-                entries.seek(&again);
-                continue;
-            }
-            let known = match Stored::decode(at, bytes)? {
-                Stored::Inode(record) if objects.include(record.file_type) => {
-                    self.adopt(op, dir, &path, &name, record).1
-                }
-                Stored::Inode(record) => {
-                    let (ino, file_type) = (ino_of(record.id, path.salts), record.file_type);
-                    Name { node: None, ino, file_type, oid: None }
-                }
-                Stored::Redirect(redirect) => {
-                    name_of_redirect(redirect, self.table.object(redirect.oid).map(|inode| inode.id))
-                }
-            };
-            self.insert_name(dir, state, &name, known)?;
-        }
-        state.dir_mut()?.misses = 0;
-        Ok(())
-    }
-
-    /// Adds a name to the known names of a directory.
-    pub(super) fn insert_name(
-        &self,
-        dir: &Inode,
-        state: &mut State,
-        name: &Arc<[u8]>,
-        known: Name,
-    ) -> Result<()> {
-        let names = state.dir_mut()?;
-        names.insert(name, known);
-        if !names.queued {
-            names.queued = true;
-            let mut name_lru = self.name_lru.lock();
-            name_lru.push_back(dir.id);
-            if name_lru.len() > 2 * self.table.len() + 64 {
-                name_lru.retain(|node| self.table.get(*node).is_some());
-            }
-        }
-        Ok(())
-    }
-
-    /// Evicts names until they are within their budget. The caller holds no inode's lock.
-    pub(super) fn give_up_names(&self) {
-        let names = || self.names_total.load(Relaxed);
-        if names() <= self.names_max || !self.eviction_backoff.is_over(names(), self.table.dropped()) {
-            return;
-        }
-        let now_ns = self.platform.now_ns();
-        let (mut looked_at, mut freed) = (0, 0);
-        // A few at a time: directories with a listing under way are passed over.
-        for _ in 0..DIRS_AT_ONCE {
-            if names() <= self.names_max {
-                break;
-            }
-            let Some(node) = self.name_lru.lock().pop_front() else { break };
-            let Some(inode) = self.table.get(node) else { continue };
-            let mut state = inode.state.write();
-            let Some(dir) = &mut state.dir else { continue };
-            dir.is_due = dir.is_being_listed(now_ns);
-            if !dir.is_due {
-                looked_at += dir.len();
-                freed += self.evict_names(dir);
-            }
-            dir.queued = dir.len() > 0;
-            if dir.queued {
-                self.name_lru.lock().push_back(node);
-            }
-        }
-        self.eviction_backoff.looked_at(looked_at, freed, names(), self.table.dropped());
-    }
-
-    /// Evicts the names without an inode in memory; returns their number.
-    fn evict_names(&self, dir: &mut Directory) -> usize {
-        dir.evict(|name| name.node.is_some_and(|node| self.table.get(node).is_some()))
-    }
-
-    /// Notes the end of a listing. Evicts the names if they were kept for it alone.
-    pub(super) fn end_listing(&self, dir: &mut Directory, now_ns: i64) {
-        dir.end_listing();
-        if dir.is_due && !dir.is_being_listed(now_ns) {
-            dir.is_due = false;
-            self.evict_names(dir);
-        }
-    }
 }
 
-fn name_of_redirect(redirect: Redirect, node: Option<InodeId>) -> Name {
+pub(super) fn name_of_redirect(redirect: Redirect, node: Option<InodeId>) -> Name {
     Name { node, ino: redirect.ino, file_type: redirect.file_type, oid: Some(redirect.oid) }
 }

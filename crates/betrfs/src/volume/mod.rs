@@ -36,6 +36,7 @@ mod find_inode;
 mod freeze;
 mod id_allocator;
 mod inode_flags;
+mod known_names;
 mod late_opens;
 mod link;
 mod lookup;

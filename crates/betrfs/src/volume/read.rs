@@ -100,20 +100,24 @@ impl Volume {
         out: &mut [u8],
         access: Access,
     ) -> Result<usize> {
-        let shared = self.namespace.shared();
-        let filled = {
-            let state = inode.state.read();
-            self.was_accessed(inode, &state, access);
-            if self.contents.may_keep(&state.record) {
-                None
-            } else {
-                Some(read_part(&shared, op, inode, &state, offset, out)?)
+        let filled = op.without_waiting(|| {
+            let shared = self.namespace.shared();
+            let filled = {
+                let state = inode.state.read();
+                self.was_accessed(inode, &state, access);
+                if self.contents.may_keep(&state.record) {
+                    None
+                } else {
+                    Some(read_part(&shared, op, inode, &state, offset, out)?)
+                }
+            };
+            match filled {
+                Some(filled) => Ok(filled),
+                None => self.read_whole(&shared, op, inode, offset, out),
             }
-        };
-        match filled {
-            Some(filled) => Ok(filled),
-            None => self.read_whole(&shared, op, inode, offset, out),
-        }
+        })?;
+        self.give_up_contents();
+        Ok(filled)
     }
 
     /// Reads a small file as a whole and keeps it in memory.
@@ -141,10 +145,7 @@ impl Volume {
                 self.contents.queue(inode.id, self.table.len(), is_there);
             }
         }
-        let filled = copy_part(state.record.content().unwrap_or_default(), offset, out);
-        drop(guard);
-        self.give_up_contents();
-        Ok(filled)
+        Ok(copy_part(state.record.content().unwrap_or_default(), offset, out))
     }
 
     /// Drops contents until they are within their budget. The caller holds no inode's lock.

@@ -9,11 +9,8 @@ use crate::error::Result;
 use crate::names::{COOKIE_FIRST, DirPath, Inode, ListingEpochs, Name, State};
 use crate::op::{Op, OpKind};
 use crate::schema::{META, Stored, key};
-use crate::types::{Access, DirEntry, Entry, InodeId, Objects};
+use crate::types::{Access, DirEntry, Entry, InodeId, NAMES_AT_ONCE, Objects};
 use crate::volume::Volume;
-
-/// Largest number of entries of a directory whose objects are loaded together with its names.
-const INODES_AT_ONCE: u64 = 4096;
 
 impl Volume {
     /// Lists a directory from behind a cookie; 0, 1 and 2 are its start. `.` and `..` are not listed. `each`
@@ -59,40 +56,77 @@ impl Volume {
         each: &mut dyn FnMut(&DirEntry<'_>) -> bool,
     ) -> Result<()> {
         let op = self.query_for_objects(OpKind::Readdir);
-        let shared = self.namespace.shared();
         self.give_up_names();
         let dir = self.inode(dir)?;
         let now_ns = self.platform.now_ns();
-        let mut state = dir.state.write();
-        state.dir()?;
-        if self.is_removed(&shared, &dir) {
-            return Ok(());
-        }
-        if self.access_policy.listings_count() {
-            self.was_accessed(&dir, &state, Access::Counts);
-        }
-        // Names added during a listing are left for the next one; otherwise a caller that renames each entry
-        // it reads would never reach the end.
-        let mut is_renewed = cookie < COOKIE_FIRST;
-        if !state.is_complete() {
-            is_renewed = true;
-            let is_small = state.record.entries <= INODES_AT_ONCE;
-            self.scan(&op, &dir, &mut state, if is_small { objects } else { Objects::None })?;
-        }
-        let names = state.dir_mut()?;
-        if cookie < COOKIE_FIRST {
-            names.begin_listing();
-        }
-        names.go_on_listing(now_ns);
+        let (is_renewed, entries) = {
+            let shared = self.namespace.shared();
+            let mut state = dir.state.write();
+            state.dir()?;
+            if self.is_removed(&shared, &dir) {
+                return Ok(());
+            }
+            if self.access_policy.listings_count() {
+                self.was_accessed(&dir, &state, Access::Counts);
+            }
+            // Names added during a listing are left for the next one; otherwise a caller that renames each
+            // entry it reads would never reach the end.
+            let is_renewed = cookie < COOKIE_FIRST || !state.is_complete();
+            let names = state.dir_mut()?;
+            if is_renewed || !names.is_being_listed(now_ns) {
+                names.begin_listing();
+            }
+            names.go_on_listing(now_ns);
+            (is_renewed, state.record.entries)
+        };
         if is_renewed {
-            names.number();
+            let objects = if entries <= NAMES_AT_ONCE as u64 { objects } else { Objects::None };
+            if let Err(error) = self.read_names(&op, &dir, objects) {
+                self.end_listing(&dir, now_ns);
+                return Err(error);
+            }
+            self.number_names(&dir);
+        }
+        let mut at = cookie;
+        loop {
+            let listed = op.without_waiting(|| {
+                let begun = at;
+                match self.list_some(&op, &dir, &mut at, objects, each) {
+                    // What was listed stays so. The next attempt begins with the name that is not in memory.
+                    Err(error) if error.is_not_in_memory() && at != begun => Ok(Listed::Some),
+                    listed => listed,
+                }
+            });
+            match listed {
+                Ok(Listed::Some) => {}
+                Ok(Listed::End) if at == cookie => {
+                    self.end_listing(&dir, now_ns);
+                    return Ok(());
+                }
+                listed => return listed.map(drop),
+            }
+        }
+    }
+
+    /// Lists some names from behind a cookie, and moves that.
+    fn list_some(
+        &self,
+        op: &Op<'_>,
+        dir: &Arc<Inode>,
+        at: &mut u64,
+        objects: Objects,
+        each: &mut dyn FnMut(&DirEntry<'_>) -> bool,
+    ) -> Result<Listed> {
+        let shared = self.namespace.shared();
+        let mut state = dir.state.write();
+        if self.is_removed(&shared, dir) {
+            return Ok(Listed::Taken);
         }
         let path = dir.dir_path()?;
         let epoch = self.epochs.begin();
-        let mut records =
-            Records { op: &op, dir: &dir, path: &path, cursor: None, epochs: &self.epochs, epoch };
-        let mut at = cookie;
-        while let Some((cookie, name, known)) = state.dir()?.after(at) {
+        let mut records = Records { op, dir, path: &path, cursor: None, epochs: &self.epochs, epoch };
+        for _ in 0..NAMES_AT_ONCE {
+            let Some((cookie, name, known)) = state.dir()?.after(*at) else { return Ok(Listed::End) };
             let entry = match objects.include(known.file_type) {
                 true => self.entry_in_listing(&mut records, &mut state, &name, &known)?,
                 false => None,
@@ -103,14 +137,11 @@ impl Volume {
                     inode.lookups.fetch_sub(1, Relaxed);
                     self.table.queue(&inode);
                 }
-                return Ok(());
+                return Ok(Listed::Taken);
             }
-            at = cookie;
+            *at = cookie;
         }
-        if at == cookie {
-            self.end_listing(state.dir_mut()?, now_ns);
-        }
-        Ok(())
+        Ok(Listed::Some)
     }
 
     /// The object of a listed name, counted as looked up.
@@ -134,6 +165,19 @@ impl Volume {
     }
 }
 
+/// How far a listing has come.
+enum Listed {
+    /// There may be more.
+    Some,
+    /// There are no more names.
+    End,
+    /// The caller takes no more, or the directory is gone.
+    Taken,
+}
+
+/// Number of records that are fetched together.
+const RECORDS_FETCHED: usize = 256;
+
 /// Records of a directory by name. Names in a row take one range query.
 struct Records<'a> {
     op: &'a Op<'a>,
@@ -153,6 +197,8 @@ impl Records<'_> {
             Some(cursor) => cursor,
             none => none.insert(self.op.scan(META, key::entries(&self.path.bytes))),
         };
+        let rest = (Cut::before(wanted.clone()), key::entries(&self.path.bytes).1);
+        self.op.will_want(META, rest, RECORDS_FETCHED);
         if self.dir.last_change.is_since(self.epoch) {
             self.epoch = self.epochs.begin();
         } else if let Some((at, bytes)) = cursor.next()?

@@ -203,7 +203,7 @@ impl Volume {
         }
         if to_is_occupied && moving.record.file_type == FileType::Regular {
             // A measurement of a quota has the file without its object id.
-            spoil(to.path);
+            spoil(op, to.path);
             let oid = self.become_object(op, &mut moving, &from_key, to.path.home(), by_range)?;
             moving.put_redirect(oid, &to_key);
             return Ok(moving);
@@ -310,7 +310,7 @@ impl Volume {
             batch.put(META, &key::marker(marker), &Marker { base: base.to_vec() }.encode());
             // Removals on a full volume need this move. It happens once to a file.
             batch.mark_freeing(0);
-            op.commit(&batch)?;
+            op.commit_aside(&batch)?;
             inode.set_place(Place::Orphan { marker, base: base.clone() });
             self.orphans.move_base(&old, base);
         }

@@ -119,53 +119,55 @@ impl Volume {
     ) -> Result<Vec<InodeId>> {
         let op = self.update(OpKind::RemoveTree, 0)?;
         self.strike_closed(node);
-        let exclusive = self.exclusive(&op, &[node], &[]);
-        let dir = self.live_dir(&exclusive, &op, node)?;
-        if let Some(owned) = by {
-            self.still_owned(&exclusive, &op, &dir, owned)?;
-        }
-        refuse_if_protected(&dir.state.read().record)?;
-        let path = op.dir_path(&dir)?;
-        let has_snapshots = op.scan(META, key::snapshots(&path.bytes)).next()?.is_some();
-        if has_snapshots && snapshots == SnapshotsBelow::Hold {
-            return Err(Error::HeldBySnapshots);
-        }
-        let mut record = dir.state.read().record.clone();
-        if record.entries == 0 && !has_snapshots {
-            return Ok(Vec::new());
-        }
-        let less = match path.quota() {
-            Some(_) => measuring.content(&op, &dir)?.removed,
-            None => Amount::default(),
-        };
-        spoil(&path);
-        let now_ns = self.platform.now_ns();
-        (record.entries, record.subdirs, record.snapshots) = (0, 0, 0);
-        (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
-        let mut batch = Batch::new();
-        let mut emptied = Emptied::entries_of(&dir, &path.bytes).in_quotas(path.quotas());
-        if has_snapshots {
-            emptied = emptied.with_snapshots();
-        }
-        let removal = self.remove_contents(&exclusive, &op, &mut batch, &emptied, now_ns)?;
-        batch.put(META, &key::own(&path.bytes), &record.encode());
-        let charge = self.charge(&op, &path, -less, &mut batch)?;
-        op.commit(&batch)?;
-        charge.keep();
+        op.without_waiting(|| {
+            let exclusive = self.exclusive(&op, &[node], &[]);
+            let dir = self.live_dir(&exclusive, &op, node)?;
+            if let Some(owned) = by {
+                self.still_owned(&exclusive, &op, &dir, owned)?;
+            }
+            refuse_if_protected(&dir.state.read().record)?;
+            let path = op.dir_path(&dir)?;
+            let has_snapshots = op.scan(META, key::snapshots(&path.bytes)).next()?.is_some();
+            if has_snapshots && snapshots == SnapshotsBelow::Hold {
+                return Err(Error::HeldBySnapshots);
+            }
+            let mut record = dir.state.read().record.clone();
+            if record.entries == 0 && !has_snapshots {
+                return Ok(Vec::new());
+            }
+            let less = match path.quota() {
+                Some(_) => measuring.content(&op, &dir)?.removed,
+                None => Amount::default(),
+            };
+            spoil(&op, &path);
+            let now_ns = self.platform.now_ns();
+            (record.entries, record.subdirs, record.snapshots) = (0, 0, 0);
+            (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
+            let mut batch = Batch::new();
+            let mut emptied = Emptied::entries_of(&dir, &path.bytes).in_quotas(path.quotas());
+            if has_snapshots {
+                emptied = emptied.with_snapshots();
+            }
+            let removal = self.remove_contents(&exclusive, &op, &mut batch, &emptied, now_ns)?;
+            batch.put(META, &key::own(&path.bytes), &record.encode());
+            let charge = self.charge(&op, &path, -less, &mut batch)?;
+            op.commit(&batch)?;
+            charge.keep();
 
-        let own_snapshots = {
-            let mut state = dir.state.write();
-            state.record = record.into();
-            self.snapshots_in_memory(&dir, state.dir()?)
-        };
-        let mut cut_off: Vec<CutOff> = self.cut_off(&exclusive, &dir).into_iter().collect();
-        if let Some(own) = own_snapshots {
-            let mut record = own.state.read().record.clone();
-            (record.entries, record.subdirs) = (0, 0);
-            own.state.write().record = record.into();
-            cut_off.extend(self.cut_off(&exclusive, &own));
-        }
-        Ok(self.removed(exclusive, removal, cut_off, now_ns))
+            let own_snapshots = {
+                let mut state = dir.state.write();
+                state.record = record.into();
+                self.snapshots_in_memory(&dir, state.dir()?)
+            };
+            let mut cut_off: Vec<CutOff> = self.cut_off(&exclusive, &dir).into_iter().collect();
+            if let Some(own) = own_snapshots {
+                let mut record = own.state.read().record.clone();
+                (record.entries, record.subdirs) = (0, 0);
+                own.state.write().record = record.into();
+                cut_off.extend(self.cut_off(&exclusive, &own));
+            }
+            Ok(self.removed(exclusive, removal, cut_off, now_ns))
+        })
     }
 
     /// Adds to a batch the removal of a directory's contents, and marks it as one that frees space.

@@ -69,51 +69,53 @@ impl Volume {
         }
         let op = self.update(OpKind::Rename, 0)?;
         let names = [(parent, name), (new_parent, new_name)];
-        let exclusive = self.exclusive(&op, &[parent, new_parent], &names);
-        let (from_dir, to_dir) =
-            (self.live_dir(&exclusive, &op, parent)?, self.live_dir(&exclusive, &op, new_parent)?);
-        let source = self.find_in(&op, &from_dir, name)?.ok_or(Error::NotFound)?;
-        let target = self.find_in(&op, &to_dir, new_name)?;
-        match target {
-            Some(_) if flags.no_replace => return Err(Error::Exists),
-            None if flags.exchange => return Err(Error::NotFound),
-            _ => {}
-        }
-        let (from_path, to_path) = (op.dir_path(&from_dir)?, op.dir_path(&to_dir)?);
-        let (name, new_name): (Arc<[u8]>, Arc<[u8]>) = (Arc::from(name), Arc::from(new_name));
-        let from = Spot { dir: &from_dir, path: &from_path, name: &name };
-        let to = Spot { dir: &to_dir, path: &to_path, name: &new_name };
-        let wanted = Move { inode: &source, from: &from, to: &to };
-        if wanted.is_below_itself() {
-            return Err(Error::Invalid("a directory cannot be moved below itself"));
-        }
-        refuse_other_quota(from_path.quota(), to_path.quota())?;
-        spoil_between(&from_path, &to_path);
-        let is_same = target.as_ref().is_some_and(|target| Arc::ptr_eq(target, &source));
-        if !is_same {
-            refuse_if_protected(&from_dir.state.read().record)?;
-            refuse_if_protected(&source.state.read().record)?;
-            match &target {
-                None => refuse_if_immutable(&to_dir.state.read().record)?,
-                Some(target) => {
-                    refuse_if_protected(&to_dir.state.read().record)?;
-                    refuse_if_protected(&target.state.read().record)?;
+        op.without_waiting(|| {
+            let exclusive = self.exclusive(&op, &[parent, new_parent], &names);
+            let (from_dir, to_dir) =
+                (self.live_dir(&exclusive, &op, parent)?, self.live_dir(&exclusive, &op, new_parent)?);
+            let source = self.find_in(&op, &from_dir, name)?.ok_or(Error::NotFound)?;
+            let target = self.find_in(&op, &to_dir, new_name)?;
+            match target {
+                Some(_) if flags.no_replace => return Err(Error::Exists),
+                None if flags.exchange => return Err(Error::NotFound),
+                _ => {}
+            }
+            let (from_path, to_path) = (op.dir_path(&from_dir)?, op.dir_path(&to_dir)?);
+            let (name, new_name): (Arc<[u8]>, Arc<[u8]>) = (Arc::from(name), Arc::from(new_name));
+            let from = Spot { dir: &from_dir, path: &from_path, name: &name };
+            let to = Spot { dir: &to_dir, path: &to_path, name: &new_name };
+            let wanted = Move { inode: &source, from: &from, to: &to };
+            if wanted.is_below_itself() {
+                return Err(Error::Invalid("a directory cannot be moved below itself"));
+            }
+            refuse_other_quota(from_path.quota(), to_path.quota())?;
+            spoil_between(&op, &from_path, &to_path);
+            let is_same = target.as_ref().is_some_and(|target| Arc::ptr_eq(target, &source));
+            if !is_same {
+                refuse_if_protected(&from_dir.state.read().record)?;
+                refuse_if_protected(&source.state.read().record)?;
+                match &target {
+                    None => refuse_if_immutable(&to_dir.state.read().record)?,
+                    Some(target) => {
+                        refuse_if_protected(&to_dir.state.read().record)?;
+                        refuse_if_protected(&target.state.read().record)?;
+                    }
                 }
             }
-        }
-        let done = match &target {
-            Some(_) if is_same => Ok(()),
-            Some(target) if flags.exchange => {
-                self.exchange(&exclusive, &op, &wanted, &Move { inode: target, from: &to, to: &from })
+            let done = match &target {
+                Some(_) if is_same => Ok(()),
+                Some(target) if flags.exchange => {
+                    self.exchange(&exclusive, &op, &wanted, &Move { inode: target, from: &to, to: &from })
+                }
+                target => self.replace(&exclusive, &op, &wanted, target.as_ref(), flags.whiteout),
+            };
+            drop(exclusive);
+            if let Some(target) = target {
+                // It may have been released while it still had the name.
+                self.closed(&target);
             }
-            target => self.replace(&exclusive, &op, &wanted, target.as_ref(), flags.whiteout),
-        };
-        drop(exclusive);
-        if let Some(target) = target {
-            // It may have been released while it still had the name.
-            self.closed(&target);
-        }
-        done
+            done
+        })
     }
 
     fn replace(

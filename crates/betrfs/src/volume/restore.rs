@@ -76,79 +76,81 @@ impl Volume {
         measuring: &Measuring<'_>,
     ) -> Result<Restored> {
         let op = self.update(OpKind::Clone, 0)?;
-        let found = {
-            let shared = self.namespace.shared();
-            self.restoration(&shared, &op, node, name, keep_as)?
-        };
-        self.strike_closed(node);
-        let exclusive = self.exclusive(&op, &[node, found.snapshots.id, found.source.id], &[]);
-        let Restoration { dir, snapshots, source, path, above } =
-            self.restoration(&exclusive, &op, node, name, keep_as)?;
-        let counted = op.dir_path(&dir)?;
-        let more = match counted.quota() {
-            Some(_) => measuring.content(&op, &source)?.copied - measuring.content(&op, &dir)?.removed,
-            None => Amount::default(),
-        };
-        spoil(&counted);
-        let (ino, now_ns) = (self.numbers.id(&op)?, self.platform.now_ns());
-        let own = key::own(&path);
-        let mut batch = Batch::new();
+        op.without_waiting(|| {
+            let found = {
+                let shared = self.namespace.shared();
+                self.restoration(&shared, &op, node, name, keep_as)?
+            };
+            self.strike_closed(node);
+            let exclusive = self.exclusive(&op, &[node, found.snapshots.id, found.source.id], &[]);
+            let Restoration { dir, snapshots, source, path, above } =
+                self.restoration(&exclusive, &op, node, name, keep_as)?;
+            let counted = op.dir_path(&dir)?;
+            let more = match counted.quota() {
+                Some(_) => measuring.content(&op, &source)?.copied - measuring.content(&op, &dir)?.removed,
+                None => Amount::default(),
+            };
+            spoil(&op, &counted);
+            let (ino, now_ns) = (self.numbers.id(&op)?, self.platform.now_ns());
+            let own = key::own(&path);
+            let mut batch = Batch::new();
 
-        let mut kept_record = self.copied_record(&dir, ino, now_ns);
-        let (kept_key, kept_path) = (key::entry(&above, keep_as), key::child_path(&above, keep_as));
-        let used = use_of_copy(&op, &dir, &kept_record)?;
-        let keep = Copy { to_key: &kept_key, to_path: &kept_path, flags: Flags::READ_ONLY, used };
-        let kept_links = self.add_copy(&exclusive, &op, &mut batch, &dir, &keep, &mut kept_record)?;
+            let mut kept_record = self.copied_record(&dir, ino, now_ns);
+            let (kept_key, kept_path) = (key::entry(&above, keep_as), key::child_path(&above, keep_as));
+            let used = use_of_copy(&op, &dir, &kept_record)?;
+            let keep = Copy { to_key: &kept_key, to_path: &kept_path, flags: Flags::READ_ONLY, used };
+            let kept_links = self.add_copy(&exclusive, &op, &mut batch, &dir, &keep, &mut kept_record)?;
 
-        let old = dir.state.read().record.clone();
-        let mut record = self.copied_record(&source, old.id, now_ns);
-        unprotect(&mut record);
-        // It is the object that it was, for handles of it too.
-        (record.nlink, record.crtime_ns) = (old.nlink, old.crtime_ns);
-        record.change_rare(|rare| rare.generation = old.rare().generation);
-        if !record.set_quota(old.quota()) {
-            self.discard(&op, &kept_links);
-            return Err(Error::RangeTooSmall);
-        }
-        if !planted::is(Bug::SnapshotsOfRestoredNotCounted) {
-            record.snapshots = old.snapshots.saturating_add(1);
-        }
-        let emptied = Emptied::entries_of(&dir, &path).in_quotas(counted.quotas());
-        let prepared =
-            self.take_contents(&exclusive, &op, &mut batch, &emptied, now_ns).and_then(|removal| {
-                if old.flags.has(Flags::LARGE_XATTRS) {
-                    let (lo, hi) = key::xattrs(&own);
-                    batch.delete_range(DATA, &lo, &hi);
-                }
-                let back = Copy { to_key: &own, to_path: &path, flags: Flags::default(), used: None };
-                let links = self.add_copy(&exclusive, &op, &mut batch, &source, &back, &mut record)?;
-                let charged = self.charge(&op, &counted, more, &mut batch);
-                let charge = charged.inspect_err(|_| self.discard(&op, &links))?;
-                op.commit(&batch).inspect_err(|_| self.discard(&op, &links))?;
-                charge.keep();
-                Ok(removal)
-            });
-        let removal = prepared.inspect_err(|_| self.discard(&op, &kept_links))?;
+            let old = dir.state.read().record.clone();
+            let mut record = self.copied_record(&source, old.id, now_ns);
+            unprotect(&mut record);
+            // It is the object that it was, for handles of it too.
+            (record.nlink, record.crtime_ns) = (old.nlink, old.crtime_ns);
+            record.change_rare(|rare| rare.generation = old.rare().generation);
+            if !record.set_quota(old.quota()) {
+                self.discard(&op, &kept_links);
+                return Err(Error::RangeTooSmall);
+            }
+            if !planted::is(Bug::SnapshotsOfRestoredNotCounted) {
+                record.snapshots = old.snapshots.saturating_add(1);
+            }
+            let emptied = Emptied::entries_of(&dir, &path).in_quotas(counted.quotas());
+            let prepared =
+                self.take_contents(&exclusive, &op, &mut batch, &emptied, now_ns).and_then(|removal| {
+                    if old.flags.has(Flags::LARGE_XATTRS) {
+                        let (lo, hi) = key::xattrs(&own);
+                        batch.delete_range(DATA, &lo, &hi);
+                    }
+                    let back = Copy { to_key: &own, to_path: &path, flags: Flags::default(), used: None };
+                    let links = self.add_copy(&exclusive, &op, &mut batch, &source, &back, &mut record)?;
+                    let charged = self.charge(&op, &counted, more, &mut batch);
+                    let charge = charged.inspect_err(|_| self.discard(&op, &links))?;
+                    op.commit(&batch).inspect_err(|_| self.discard(&op, &links))?;
+                    charge.keep();
+                    Ok(removal)
+                });
+            let removal = prepared.inspect_err(|_| self.discard(&op, &kept_links))?;
 
-        dir.set_salt(&exclusive, record.salt);
-        dir.set_own_properties(record.properties());
-        dir.atime_ns.store(record.atime_ns, Relaxed);
-        dir.state.write().record = record.into();
-        self.note_foreign(&dir);
-        let cut_off = self.cut_off(&exclusive, &dir);
-        let keep_as: Arc<[u8]> = Arc::from(keep_as);
-        let place = Place::named(&snapshots, keep_as.clone());
-        let names = Directory::new(self.names_total.clone());
-        let kept = self.keep(&op, Inode::new(ino, place, kept_record, Some(names)));
-        {
-            let mut state = snapshots.state.write();
-            state.record = with_snapshot_counted(&state.record, 1, now_ns).into();
-            let known = Name { node: Some(kept.id), ino, file_type: FileType::Directory, oid: None };
-            self.insert_name(&snapshots, &mut state, &keep_as, known)?;
-        }
-        let names = cut_off.iter().flat_map(|(_, names)| names.known_objects()).collect();
-        let changed = self.removed(exclusive, removal, cut_off.into_iter().collect(), now_ns);
-        Ok(Restored { snapshots: snapshots.id, names, changed })
+            dir.set_salt(&exclusive, record.salt);
+            dir.set_own_properties(record.properties());
+            dir.atime_ns.store(record.atime_ns, Relaxed);
+            dir.state.write().record = record.into();
+            self.note_foreign(&dir);
+            let cut_off = self.cut_off(&exclusive, &dir);
+            let keep_as: Arc<[u8]> = Arc::from(keep_as);
+            let place = Place::named(&snapshots, keep_as.clone());
+            let names = Directory::new(self.names_total.clone());
+            let kept = self.keep(&op, Inode::new(ino, place, kept_record, Some(names)));
+            {
+                let mut state = snapshots.state.write();
+                state.record = with_snapshot_counted(&state.record, 1, now_ns).into();
+                let known = Name { node: Some(kept.id), ino, file_type: FileType::Directory, oid: None };
+                self.insert_name(&snapshots, &mut state, &keep_as, known)?;
+            }
+            let names = cut_off.iter().flat_map(|(_, names)| names.known_objects()).collect();
+            let changed = self.removed(exclusive, removal, cut_off.into_iter().collect(), now_ns);
+            Ok(Restored { snapshots: snapshots.id, names, changed })
+        })
     }
 
     /// Whether [`restore_snapshot`](Volume::restore_snapshot) would succeed, as far as that can be told

@@ -162,44 +162,46 @@ impl Volume {
         by: Option<&Owned>,
     ) -> Result<Entry> {
         let op = self.update(OpKind::Clone, 0)?;
-        let exclusive = self.exclusive(&op, &[of.id, snapshots.id], &[(snapshots.id, name)]);
-        if let Some(owned) = by {
-            self.still_owned(&exclusive, &op, of, owned)?;
-            // It would not count.
-            self.refuse_in_quota(&op, of)?;
-        }
-        let path = op.dir_path(snapshots)?;
-        let to_key = key::entry(&path.bytes, name);
-        if to_key.len() > key::OWN_KEY_BYTES_MAX {
-            return Err(Error::NameTooLong);
-        }
-        if self.find(&op, snapshots, &mut snapshots.state.write(), name)?.is_some() {
-            return Err(Error::Exists);
-        }
-        let ino = self.numbers.id(&op)?;
-        let now_ns = self.platform.now_ns();
-        let mut record = self.copied_record(of, ino, now_ns);
-        record.set_maker(by.map(|owned| owned.uid));
-        let mut of_record = of.state.read().record.clone();
-        of_record.snapshots = of_record.snapshots.saturating_add(1);
-        let mut batch = Batch::new();
-        batch.put(META, &key::own(&op.dir_path(of)?.bytes), &of_record.encode());
-        let to_path = key::child_path(&path.bytes, name);
-        let used = use_of_copy(&op, of, &record)?;
-        let copy = Copy { to_key: &to_key, to_path: &to_path, flags: Flags::READ_ONLY, used };
-        self.commit_copy(&exclusive, &op, batch, of, &copy, &mut record)?;
+        op.without_waiting(|| {
+            let exclusive = self.exclusive(&op, &[of.id, snapshots.id], &[(snapshots.id, name)]);
+            if let Some(owned) = by {
+                self.still_owned(&exclusive, &op, of, owned)?;
+                // It would not count.
+                self.refuse_in_quota(&op, of)?;
+            }
+            let path = op.dir_path(snapshots)?;
+            let to_key = key::entry(&path.bytes, name);
+            if to_key.len() > key::OWN_KEY_BYTES_MAX {
+                return Err(Error::NameTooLong);
+            }
+            if self.find(&op, snapshots, &mut snapshots.state.write(), name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            let ino = self.numbers.id(&op)?;
+            let now_ns = self.platform.now_ns();
+            let mut record = self.copied_record(of, ino, now_ns);
+            record.set_maker(by.map(|owned| owned.uid));
+            let mut of_record = of.state.read().record.clone();
+            of_record.snapshots = of_record.snapshots.saturating_add(1);
+            let mut batch = Batch::new();
+            batch.put(META, &key::own(&op.dir_path(of)?.bytes), &of_record.encode());
+            let to_path = key::child_path(&path.bytes, name);
+            let used = use_of_copy(&op, of, &record)?;
+            let copy = Copy { to_key: &to_key, to_path: &to_path, flags: Flags::READ_ONLY, used };
+            self.commit_copy(&exclusive, &op, batch, of, &copy, &mut record)?;
 
-        of.state.write().record = of_record.into();
-        let name: Arc<[u8]> = Arc::from(name);
-        let place = Place::named(snapshots, name.clone());
-        let dir = Directory::new(self.names_total.clone());
-        let inode = self.keep(&op, Inode::new(ino, place, record, Some(dir)));
-        let mut state = snapshots.state.write();
-        state.record = with_snapshot_counted(&state.record, 1, now_ns).into();
-        let known = Name { node: Some(inode.id), ino, file_type: FileType::Directory, oid: None };
-        self.insert_name(snapshots, &mut state, &name, known)?;
-        drop(state);
-        Ok(inode.looked_up())
+            of.state.write().record = of_record.into();
+            let name: Arc<[u8]> = Arc::from(name);
+            let place = Place::named(snapshots, name.clone());
+            let dir = Directory::new(self.names_total.clone());
+            let inode = self.keep(&op, Inode::new(ino, place, record, Some(dir)));
+            let mut state = snapshots.state.write();
+            state.record = with_snapshot_counted(&state.record, 1, now_ns).into();
+            let known = Name { node: Some(inode.id), ino, file_type: FileType::Directory, oid: None };
+            self.insert_name(snapshots, &mut state, &name, known)?;
+            drop(state);
+            Ok(inode.looked_up())
+        })
     }
 
     /// Removes a snapshot with everything in it, `by` a user only if that one has made it. Returns its
@@ -214,38 +216,40 @@ impl Volume {
         let op = self.update(OpKind::RemoveTree, 0)?;
         let taken = snapshots.state.read().dir()?.get(name).and_then(|known| known.node);
         taken.into_iter().for_each(|node| self.strike_closed(node));
-        let exclusive = self.exclusive(&op, &[of.id, snapshots.id], &[(snapshots.id, name)]);
-        let path = op.dir_path(snapshots)?;
-        let found = self.find(&op, snapshots, &mut snapshots.state.write(), name)?;
-        let inode = found.ok_or(Error::NotFound)?;
-        let now_ns = self.platform.now_ns();
-        let to_key = key::entry(&path.bytes, name);
-        let mut record = inode.state.read().record.clone();
-        if by.is_some() && by != record.maker() {
-            return Err(Error::NotPermitted);
-        }
-        let mut of_record = of.state.read().record.clone();
-        of_record.snapshots = of_record.snapshots.saturating_sub(1);
-        let mut batch = Batch::new();
-        let inside = key::child_path(&path.bytes, name);
-        let emptied = Emptied::entries_of(&inode, &inside);
-        let removal = self.remove_contents(&exclusive, &op, &mut batch, &emptied, now_ns)?;
-        batch.delete(META, &to_key);
-        delete_data(&mut batch, &to_key, &record);
-        batch.put(META, &key::own(&op.dir_path(of)?.bytes), &of_record.encode());
-        op.commit(&batch)?;
+        op.without_waiting(|| {
+            let exclusive = self.exclusive(&op, &[of.id, snapshots.id], &[(snapshots.id, name)]);
+            let path = op.dir_path(snapshots)?;
+            let found = self.find(&op, snapshots, &mut snapshots.state.write(), name)?;
+            let inode = found.ok_or(Error::NotFound)?;
+            let now_ns = self.platform.now_ns();
+            let to_key = key::entry(&path.bytes, name);
+            let mut record = inode.state.read().record.clone();
+            if by.is_some() && by != record.maker() {
+                return Err(Error::NotPermitted);
+            }
+            let mut of_record = of.state.read().record.clone();
+            of_record.snapshots = of_record.snapshots.saturating_sub(1);
+            let mut batch = Batch::new();
+            let inside = key::child_path(&path.bytes, name);
+            let emptied = Emptied::entries_of(&inode, &inside);
+            let removal = self.remove_contents(&exclusive, &op, &mut batch, &emptied, now_ns)?;
+            batch.delete(META, &to_key);
+            delete_data(&mut batch, &to_key, &record);
+            batch.put(META, &key::own(&op.dir_path(of)?.bytes), &of_record.encode());
+            op.commit(&batch)?;
 
-        of.state.write().record = of_record.into();
-        let mut state = snapshots.state.write();
-        state.record = with_snapshot_counted(&state.record, -1, now_ns).into();
-        state.dir_mut()?.remove(name);
-        drop(state);
-        (record.nlink, record.entries, record.subdirs) = (0, 0, 0);
-        let dropped = Dropped { record, place: Some(Place::Gone), quotas: Vec::new() };
-        self.install_unlinked(&inode, &mut inode.state.write(), dropped);
-        self.table.drop_gone(&inode);
-        let cut_off = self.cut_off(&exclusive, &inode).into_iter().collect();
-        Ok(self.removed(exclusive, removal, cut_off, now_ns))
+            of.state.write().record = of_record.into();
+            let mut state = snapshots.state.write();
+            state.record = with_snapshot_counted(&state.record, -1, now_ns).into();
+            state.dir_mut()?.remove(name);
+            drop(state);
+            (record.nlink, record.entries, record.subdirs) = (0, 0, 0);
+            let dropped = Dropped { record, place: Some(Place::Gone), quotas: Vec::new() };
+            self.install_unlinked(&inode, &mut inode.state.write(), dropped);
+            self.table.drop_gone(&inode);
+            let cut_off = self.cut_off(&exclusive, &inode).into_iter().collect();
+            Ok(self.removed(exclusive, removal, cut_off, now_ns))
+        })
     }
 
     /// Refuses the removal of a directory that is not empty or has snapshots. The record of a copied
@@ -311,12 +315,14 @@ impl Volume {
     /// [`Error::NotADirectory`]; [`Error::NotFound`] if it was removed.
     pub fn snapshots_below(&self, node: InodeId) -> Result<Held> {
         let op = self.query(OpKind::Lookup);
-        let _shared = self.namespace.shared();
-        let dir = self.inode(node)?;
-        dir.state.read().dir()?;
-        let path = dir.dir_path()?.bytes;
+        let (path, view) = {
+            let _shared = self.namespace.shared();
+            let dir = self.inode(node)?;
+            dir.state.read().dir()?;
+            (dir.dir_path()?.bytes, self.env.view())
+        };
         let mut held = Held::default();
-        let mut pairs = op.scan(META, key::snapshots(&path));
+        let mut pairs = op.scan_of(&view, META, key::snapshots(&path));
         while let Some((at, _)) = pairs.next()? {
             let (of, name) = key::split_entry(at).ok_or_else(|| damaged(at, "it is no name"))?;
             let Some(dir) = key::snapshots_of(of) else {

@@ -116,20 +116,32 @@ impl Volume {
             return self.remove_snapshot(&parent, &of, name, None);
         }
         let op = self.update(kind, 0)?;
-        let shared = self.namespace.shared();
         self.give_up_names();
+        self.know_names(&op, &parent, name);
+        op.without_waiting(|| self.remove_from(&op, &parent, name, kind))
+    }
+
+    /// Removes an entry from a directory.
+    fn remove_from(
+        &self,
+        op: &Op<'_>,
+        parent: &Arc<Inode>,
+        name: &[u8],
+        kind: OpKind,
+    ) -> Result<Vec<InodeId>> {
+        let shared = self.namespace.shared();
         let mut dir = parent.state.write();
         dir.dir()?;
         let path = parent.dir_path()?;
         refuse_key_in_snapshot(&path.bytes, &dir.record)?;
-        let inode = self.find(&op, &parent, &mut dir, name)?.ok_or(Error::NotFound)?;
+        let inode = self.find(op, parent, &mut dir, name)?.ok_or(Error::NotFound)?;
         let mut state = inode.state.write();
         refuse_if_protected(&dir.record)?;
         refuse_if_protected(&state.record)?;
         match (kind, state.record.is_dir()) {
             (OpKind::Rmdir, false) => return Err(Error::NotADirectory),
             (OpKind::Rmdir, true) => {
-                self.refuse_in_use(&op, &state.record, &key::child_path(&path.bytes, name))?;
+                self.refuse_in_use(op, &state.record, &key::child_path(&path.bytes, name))?;
             }
             (_, false) => {}
             (_, true) => return Err(Error::IsADirectory),
@@ -142,7 +154,7 @@ impl Volume {
         let at = key::entry(&path.bytes, name);
         let contents = if inode.is_open() { LastContents::Kept } else { LastContents::Deleted };
         let dying = DyingName { inode: &inode, record: &state.record, at: &at, contents };
-        let dropped = self.drop_name(&op, &mut batch, dying, now_ns)?.in_quotas_of(&path);
+        let dropped = self.drop_name(op, &mut batch, dying, now_ns)?.in_quotas_of(&path);
         let removed_below = state.dir.as_ref().map_or(0, |names| names.removed);
         if removed_below.saturating_mul(DELETES_BYTES) >= self.env.range_weight_bytes() as u64 {
             self.delete_emptied(&mut batch, &key::child_path(&path.bytes, name));
@@ -151,11 +163,11 @@ impl Volume {
         batch.mark_freeing(0);
         self.quotas.note_object(&inode);
         let less = if planted::is(Bug::RemovalNotTakenBack) { Amount::default() } else { dropped.less() };
-        let charge = self.charge(&op, &path, -less, &mut batch)?;
+        let charge = self.charge(op, &path, -less, &mut batch)?;
         op.commit(&batch)?;
         charge.keep();
 
-        self.install_record(&parent, &mut dir, dir_record);
+        self.install_record(parent, &mut dir, dir_record);
         let names = dir.dir_mut()?;
         names.remove(name);
         names.removed = names.removed.saturating_add(removed_below);

@@ -63,10 +63,12 @@ impl Volume {
     pub fn get_xattr(&self, node: InodeId, name: &[u8]) -> Result<Vec<u8>> {
         check_xattr_name(name)?;
         let op = self.query(OpKind::Xattr);
-        let _shared = self.namespace.shared();
-        let inode = self.inode(node)?;
-        let state = inode.state.read();
-        get_xattr(&op, &inode, &state.record, name)?.ok_or(Error::NoData)
+        op.without_waiting(|| {
+            let _shared = self.namespace.shared();
+            let inode = self.inode(node)?;
+            let state = inode.state.read();
+            get_xattr(&op, &inode, &state.record, name)?.ok_or(Error::NoData)
+        })
     }
 
     /// Sets an extended attribute. An access control list is set as by [`set_acl`](Volume::set_acl).

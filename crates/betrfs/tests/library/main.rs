@@ -45,3 +45,4 @@ mod unlinked;
 mod usage;
 mod versions;
 mod volume_record;
+mod waiting;

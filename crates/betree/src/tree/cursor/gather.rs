@@ -102,6 +102,7 @@ impl Tree<'_> {
             self.look_around(scope, at, direction, &stretch, points_max)?;
         if let Stop::Leaf(place) = &stop
             && stretch.leads == Leads::Here
+            && self.refuse_out_of_reach(&place.basement.piece).is_ok()
         {
             // The read below reports errors of the basement wanted now; those of others wait for their
             // readers.
@@ -114,6 +115,7 @@ impl Tree<'_> {
         };
         let mut hiding = None;
         'levels: for level in levels.iter().chain(below) {
+            self.refuse_out_of_reach(&level.piece)?;
             let (layers, error) = self.store.newest_layers(&level.piece);
             for run in layers.iter().flat_map(Layers::newest_first) {
                 runs.push((run.clone(), level));
@@ -139,6 +141,7 @@ impl Tree<'_> {
         match &stop {
             Stop::Missing(id) if hiding.is_none() => match self.find_for_search(*id, gone) {
                 Ok(()) => return Ok(None),
+                Err(Error::NotInMemory) => return Err(Error::NotInMemory),
                 Err(error) => hiding = Some(Hiding::Lost(error)),
             },
             Stop::Astray(id) if hiding.is_none() => hiding = Some(Hiding::Lost(astray(*id))),

@@ -11,8 +11,8 @@ mod walk;
 use betree_platform::sync::atomic::AtomicU64;
 use betree_platform::sync::atomic::Ordering::Relaxed;
 
-use super::{Tree, nowhere};
-use crate::error::Result;
+use super::{Reach, Tree, nowhere};
+use crate::error::{Error, Result};
 use crate::key::Cut;
 use crate::message::PairCompression;
 use chunk::Chunk;
@@ -54,6 +54,13 @@ impl<'e> Cursor<'e> {
         self
     }
 
+    /// Keeps the cursor from waiting for the device: where it would, it returns [`Error::NotInMemory`].
+    #[must_use]
+    pub fn in_memory(mut self) -> Cursor<'e> {
+        self.tree = self.tree.map(|tree| Tree { reach: Reach::Memory, ..tree });
+        self
+    }
+
     /// Moves to a place, clipped to the cursor's range. What is there is read anew.
     pub fn seek(&mut self, to: &Cut) {
         self.at = to.max(&self.scope.lo).min(&self.scope.hi).clone();
@@ -74,7 +81,7 @@ impl<'e> Cursor<'e> {
         let Some(tree) = self.tree else { return Ok(false) };
         let stepped = self.step_in(&tree, direction);
         if let Err(error) = &stepped {
-            tree.store.disk.health.count_known_damage(error);
+            tree.count_damage(error);
         }
         stepped
     }
@@ -110,8 +117,11 @@ impl<'e> Cursor<'e> {
         if is_at_end {
             return Ok(false);
         }
-        self.queries.fetch_add(1, Relaxed);
-        let chunk = tree.read_chunk(&self.scope, &self.at, direction, self.points_max)?;
+        let read = tree.read_chunk(&self.scope, &self.at, direction, self.points_max);
+        if !matches!(read, Err(Error::NotInMemory)) {
+            self.queries.fetch_add(1, Relaxed);
+        }
+        let chunk = read?;
         if !chunk.goes_on_from(&self.at) {
             return Err(nowhere());
         }
@@ -133,7 +143,8 @@ impl<'e> Cursor<'e> {
     /// Steps over the next pair and returns it, or `None` at the end of the range.
     ///
     /// # Errors
-    /// The device's, corruption, or that of the upsert function; the cursor has not moved.
+    /// The device's, corruption, or that of the upsert function; [`Error::NotInMemory`] of a cursor
+    /// [in memory](Cursor::in_memory). The cursor has not moved.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         Ok(if self.step(Direction::Forward)? { self.pair() } else { None })
