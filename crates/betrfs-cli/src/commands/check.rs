@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use betrfs::Volume;
 use betrfs_fuse::{CheckError, CheckProblem, CheckReport, Line, MountEntry, is_damage};
 use serde::Serialize;
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::commands::stats;
 use crate::failure::{Failure, Kind, Outcome};
@@ -82,7 +82,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let shown = arguments.volume.display().to_string();
     // A check writes nothing, and a repair one checkpoint: the process may end anywhere.
     let code = i32::from(ExitCodes::CHECK.interrupted);
-    signal_hook::flag::register_conditional_shutdown(SIGINT, code, Arc::new(AtomicBool::new(true)))?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_shutdown(signal, code, Arc::new(AtomicBool::new(true)))?;
+    }
     // Asks no server; the path of a volume's file is no root of a mount.
     let mount = MountEntry::at(&arguments.volume).ok().flatten().filter(MountEntry::is_betrfs);
     if arguments.wanted.writes() {

@@ -11,6 +11,7 @@ use crate::errors;
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::name::Name;
+use crate::plain_text::on_one_line;
 use crate::size;
 
 /// List the volumes that are mounted on this machine
@@ -132,13 +133,12 @@ pub fn lines(mounts: &[Listed]) -> Vec<String> {
         let pid = mount.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
         let since = mount.since.and_then(|since| Timestamp::from_second(since).ok());
         let since = since.map_or_else(|| "-".to_owned(), |since| since.strftime("%F %H:%M UTC").to_string());
+        let place = on_one_line(&format!("{} on {}", mount.volume, mount.dir));
         format!(
-            "{pid:>8}{:>12}{:>12}  {since:<21} {:<9} {} on {}",
+            "{pid:>8}{:>12}{:>12}  {since:<21} {:<9} {place}",
             size(mount.size_bytes),
             size(mount.used_bytes),
             mount.state,
-            mount.volume,
-            mount.dir
         )
     };
     let heading = format!(

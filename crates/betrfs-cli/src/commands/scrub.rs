@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use betree::{FindingCode, OnDamage, ScrubFrom, ScrubOptions};
 use betrfs_fuse::{CheckError, Line, ScrubReport, ScrubRequest};
 use serde::Serialize;
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::commands::check::print_problems;
 use crate::commands::stats;
@@ -71,7 +71,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let shown = arguments.dir.display().to_string();
     // The server notices that nobody listens any more.
     let code = i32::from(ExitCodes::CHECK.interrupted);
-    signal_hook::flag::register_conditional_shutdown(SIGINT, code, Arc::new(AtomicBool::new(true)))?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_shutdown(signal, code, Arc::new(AtomicBool::new(true)))?;
+    }
     let (scrubbed, failure) = match scrub(arguments) {
         Ok(scrubbed) => {
             let failure = verdict(&shown, &scrubbed, arguments.repair);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use betree::{Batch, DictId, Env};
 use betree_std::{FileDevice, StdPlatform};
 use betrfs::{OpenMode, OpenOptions, Volume, problem_codes};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -140,9 +141,17 @@ fn a_node_of_a_later_version_is_left_whatever_else_is_wrong() {
     }
 }
 
-/// Runs a check with standard input and error at a terminal, types an answer, and returns the exit code and
-/// what the terminal showed.
-fn at_a_terminal(path: &Path, option: &str, answer: &str) -> (Option<i32>, String) {
+const QUESTION: &str = "write these changes?";
+
+enum Answer {
+    Text(&'static str),
+    /// Instead of an answer, a signal.
+    Signal(Signal),
+}
+
+/// Runs a check with standard input and error at a terminal, answers, and returns the exit code and what the
+/// terminal showed.
+fn at_a_terminal(path: &Path, option: &str, answer: Answer) -> (Option<i32>, String) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let master = openpt(flags).unwrap();
     grantpt(&master).unwrap();
@@ -155,11 +164,20 @@ fn at_a_terminal(path: &Path, option: &str, answer: &str) -> (Option<i32>, Strin
     // The terminal ends with the last one that has it open.
     drop(command);
     let mut master = File::from(master);
-    // It waits there until it is asked for.
-    master.write_all(answer.as_bytes()).unwrap();
+    let mut signal = None;
+    match answer {
+        // It waits there until it is asked for.
+        Answer::Text(text) => master.write_all(text.as_bytes()).unwrap(),
+        Answer::Signal(number) => signal = Some(number),
+    }
     let (mut shown, mut piece) = (Vec::new(), [0; 4096]);
     while let Ok(len @ 1..) = master.read(&mut piece) {
         shown.extend_from_slice(&piece[..len]);
+        if String::from_utf8_lossy(&shown).contains(QUESTION)
+            && let Some(signal) = signal.take()
+        {
+            kill_process(Pid::from_child(&check), signal).unwrap();
+        }
     }
     (check.wait().unwrap().code(), String::from_utf8_lossy(&shown).into_owned())
 }
@@ -169,17 +187,22 @@ fn on_a_terminal_only_repair_asks_and_only_a_yes_writes() {
     let (_temp, path) = damaged();
     let before = fs::read(&path).unwrap();
     for answer in ["n\n", "\n", "yess\n", "\u{4}"] {
-        let (code, shown) = at_a_terminal(&path, "--repair", answer);
-        assert!(code == Some(4) && shown.contains("write these changes?"), "{answer:?}: {shown}");
+        let (code, shown) = at_a_terminal(&path, "--repair", Answer::Text(answer));
+        assert!(code == Some(4) && shown.contains(QUESTION), "{answer:?}: {shown}");
         assert!(fs::read(&path).unwrap() == before, "{answer:?}: something was written");
     }
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let (code, shown) = at_a_terminal(&path, "--repair", Answer::Signal(signal));
+        assert!(code == Some(32), "{signal:?}: {code:?}: {shown}");
+        assert!(fs::read(&path).unwrap() == before, "{signal:?}: something was written");
+    }
     // Without a question, what takes nothing away.
-    let (code, shown) = at_a_terminal(&path, "-pf", "y\n");
-    assert!(code == Some(5) && !shown.contains("write these changes?"), "{shown}");
+    let (code, shown) = at_a_terminal(&path, "-pf", Answer::Text("y\n"));
+    assert!(code == Some(5) && !shown.contains(QUESTION), "{shown}");
     let (_, left) = run(&path, &[]);
     assert!(left.contains("[ownerless-data]") && !left.contains("[wrong-entry-counts]"), "{left}");
-    let (code, shown) = at_a_terminal(&path, "--repair", "y\n");
-    assert!(code == Some(1) && shown.contains("write these changes?"), "{shown}");
+    let (code, shown) = at_a_terminal(&path, "--repair", Answer::Text("y\n"));
+    assert!(code == Some(1) && shown.contains(QUESTION), "{shown}");
     assert_eq!(run(&path, &[]).0, Some(0));
 }
 
