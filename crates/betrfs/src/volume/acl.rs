@@ -22,10 +22,12 @@ impl Volume {
     /// [`Error::Stale`]; [`Error::Damaged`].
     pub fn acl(&self, node: InodeId, kind: AclKind) -> Result<Option<Acl>> {
         let op = self.query(OpKind::Xattr);
-        let _shared = self.namespace.shared();
-        let inode = self.inode(node)?;
-        let state = inode.state.read();
-        acl_of(&op, &inode, &state.record, kind)
+        op.without_waiting(|| {
+            let _shared = self.namespace.shared();
+            let inode = self.inode(node)?;
+            let state = inode.state.read();
+            acl_of(&op, &inode, &state.record, kind)
+        })
     }
 
     /// Sets an access control list. That of an object itself sets its permission bits too.

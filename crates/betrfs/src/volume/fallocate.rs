@@ -164,7 +164,7 @@ impl Volume {
     pub(super) fn seek_with(&self, op: &Op<'_>, node: InodeId, offset: u64, what: SeekWhat) -> Result<u64> {
         let mut from = offset / BLOCK;
         loop {
-            match self.seek_from(op, node, offset, from, what)? {
+            match op.without_waiting(|| self.seek_from(op, node, offset, from, what))? {
                 Sought::Found(place) => return Ok(place),
                 Sought::NotBefore(block) => from = block,
             }
@@ -197,7 +197,8 @@ impl Volume {
         // A hole is skipped at no cost, and data follows it.
         let stop = if what == SeekWhat::Data { end } else { end.min(from.saturating_add(SEEK_BLOCKS)) };
         let mut next = from;
-        let mut blocks = op.scan(DATA, key::blocks(&own, from, stop));
+        let mut blocks =
+            op.scan_of_whole(DATA, key::blocks(&own, from, stop), None, SEEK_BLOCKS as usize + 1);
         while let Some((at, _)) = blocks.next()? {
             let Some((_, DataTag::Block(number))) = key::split_data(at) else {
                 return Err(damaged(at, "it is no key of a block"));

@@ -138,13 +138,15 @@ impl Volume {
     /// [`Error::NotADirectory`]; [`Error::NotFound`] if it was removed; the engine's.
     pub fn quota(&self, node: InodeId) -> Result<Option<Quota>> {
         let op = self.query(OpKind::Quota);
-        let shared = self.namespace.shared();
-        let dir = self.inode(node)?;
-        dir.state.read().dir()?;
-        if self.is_removed(&shared, &dir) {
-            return Err(Error::NotFound);
-        }
-        nearest(&op, &op.dir_path(&dir)?)
+        op.without_waiting(|| {
+            let shared = self.namespace.shared();
+            let dir = self.inode(node)?;
+            dir.state.read().dir()?;
+            if self.is_removed(&shared, &dir) {
+                return Err(Error::NotFound);
+            }
+            nearest(&op, &op.dir_path(&dir)?)
+        })
     }
 
     /// The directories below a directory that have quotas, itself too, by their paths relative to it, in the

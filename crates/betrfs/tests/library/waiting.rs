@@ -12,8 +12,8 @@ use betree::Geometry;
 use betree_platform::{Device, DeviceError};
 use betree_sim::MemDevice;
 use betrfs::{
-    FormatOptions, InodeId, Objects, OpKind, OpenOptions, RenameFlags, SNAPSHOTS_NAME, SnapshotsBelow,
-    Volume, XattrMode,
+    Acl, AclKind, FormatOptions, InodeId, Objects, OpKind, OpenOptions, RenameFlags, SNAPSHOTS_NAME,
+    SeekWhat, SetAttr, SetGroupId, SnapshotsBelow, Volume, XattrMode,
 };
 
 /// Time after which something counts as waiting for ever.
@@ -99,7 +99,14 @@ impl Scene {
                 let file = mkfile(&volume, dir, &format!("f{number}")).node;
                 volume.write(file, 0, &[number as u8; 3000]).unwrap();
                 volume.set_xattr(file, b"user.large", &[7; 3000], XattrMode::Any).unwrap();
+                if number == 301 {
+                    let acl = large_acl();
+                    volume.set_acl(file, AclKind::Access, &acl, XattrMode::Any, SetGroupId::Kept).unwrap();
+                }
             }
+            let sparse = mkfile(&volume, dir, "sparse").node;
+            volume.write(sparse, 1 << 20, &[9; 4096]).unwrap();
+            volume.setattr(sparse, &SetAttr { size: Some(2 << 20), ..SetAttr::default() }).unwrap();
             let large = mkfile(&volume, dir, "large").node;
             volume.write(large, 0, &[5; 200_000]).unwrap();
             volume.link(large, dir, b"linked").unwrap();
@@ -159,6 +166,18 @@ impl Scene {
     }
 }
 
+/// An access control list that does not fit into a record.
+fn large_acl() -> Acl {
+    let entry = |tag: u16, perm: u16, id: u32| {
+        [&tag.to_le_bytes()[..], &perm.to_le_bytes(), &id.to_le_bytes()].concat()
+    };
+    let mut bytes = Vec::from([2, 0, 0, 0]);
+    bytes.extend(entry(1, 7, u32::MAX));
+    (1..400).for_each(|user| bytes.extend(entry(2, 5, user)));
+    [(4, 0), (0x10, 5), (0x20, 0)].iter().for_each(|(tag, perm)| bytes.extend(entry(*tag, *perm, u32::MAX)));
+    Acl::parse(&bytes).unwrap()
+}
+
 fn dir(volume: &Volume, name: &str) -> InodeId {
     volume.lookup(ROOT, name.as_bytes()).unwrap().node
 }
@@ -188,7 +207,7 @@ fn operations() -> Vec<Operation> {
             let file = volume.resolve(b"/names/large").unwrap().node;
             assert_eq!(read_all(volume, file), vec![5; 200_000]);
         }),
-        ("listing of names", |volume| assert_eq!(names(volume, dir(volume, "names")).len(), 502)),
+        ("listing of names", |volume| assert_eq!(names(volume, dir(volume, "names")).len(), 503)),
         ("listing of objects", |volume| {
             let (names, mut count) = (dir(volume, "names"), 0);
             let mut each = |_: &betrfs::DirEntry<'_>| {
@@ -196,7 +215,16 @@ fn operations() -> Vec<Operation> {
                 true
             };
             volume.readdir(names, 0, Objects::All, &mut each).unwrap();
-            assert_eq!(count, 502);
+            assert_eq!(count, 503);
+        }),
+        ("seek", |volume| {
+            let file = volume.resolve(b"/names/sparse").unwrap().node;
+            assert_eq!(volume.seek(file, 0, SeekWhat::Data).unwrap(), 1 << 20);
+            assert_eq!(volume.seek(file, 1 << 20, SeekWhat::Hole).unwrap(), (1 << 20) + 4096);
+        }),
+        ("access control list", |volume| {
+            let file = volume.resolve(b"/names/f301").unwrap().node;
+            assert!(volume.acl(file, AclKind::Access).unwrap().is_some());
         }),
         ("attribute", |volume| {
             let file = volume.resolve(b"/names/f300").unwrap().node;
