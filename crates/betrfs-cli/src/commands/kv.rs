@@ -186,7 +186,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }
         Action::Scan(scan) => scan.run(&open_dict(path, &scan.dict)?),
         Action::Upsert(upsert) => upsert.run(path),
-        Action::Load(load) => load.run(&changing().open(path)?),
+        Action::Load(load) => load.run(|| changing().open(path)),
         Action::Dump { form, dict } => print_pairs(*form, open_dict(path, dict)?.iter()),
         Action::Compact { from, until, dict } => {
             let from = from.as_ref().map_or(Bound::Unbounded, |key| Bound::Included(key.as_bytes()));

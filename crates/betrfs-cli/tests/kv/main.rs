@@ -142,6 +142,15 @@ fn what_is_dumped_can_be_loaded_in_both_forms() {
 }
 
 #[test]
+fn no_store_is_made_where_the_input_cannot_be_read() {
+    let kv = Kv::new();
+    let refused = kv.run(&["load", "/no/such/file"], b"");
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && told.contains("cannot read /no/such/file"), "{told}");
+    assert!(!kv.file.exists());
+}
+
+#[test]
 fn a_wrong_line_is_told_and_what_stands_before_it_is_loaded() {
     let kv = Kv::new();
     let told = kv.fails(&["load"], b"a,1\nb,2\nc\nd,4\n");

@@ -30,7 +30,8 @@ pub struct Load {
 
 impl Load {
     /// Puts all pairs, fastest where they are in order. What stands before a pair that is wrong is put.
-    pub fn run(&self, store: &Store) -> Outcome {
+    /// `open` opens the store, or makes one: only where there is something to read.
+    pub fn run(&self, open: impl FnOnce() -> betree_store::Result<Store>) -> Outcome {
         // Drawn on standard error, and only if that is a terminal.
         let bar = ProgressBar::no_length();
         let (input, template): (Box<dyn BufRead>, _) = match &self.input {
@@ -42,8 +43,9 @@ impl Load {
             }
             None => (reader(bar.wrap_read(io::stdin())), "loading {bytes} {bytes_per_sec}"),
         };
+        let store = open()?;
         let bar = bar::styled(bar, template);
-        let loaded = self.put_all(store, input);
+        let loaded = self.put_all(&store, input);
         bar.finish_and_clear();
         let loaded = loaded?;
         store.close()?;
