@@ -137,6 +137,12 @@ impl Engine {
         self.dicts.iter().map(|dict| dict.structure.lock()).collect()
     }
 
+    /// As [`lock_structures`](Engine::lock_structures), unless another thread has one: it may be at the
+    /// device.
+    pub fn try_lock_structures(&self) -> Option<Vec<MutexGuard<'_, ()>>> {
+        self.dicts.iter().map(|dict| dict.structure.try_lock()).collect()
+    }
+
     /// Flushes every frozen memtable to its root, and no further. The caller has locked all structures.
     pub fn absorb_at_roots(&self, _structures: &[MutexGuard<'_, ()>]) -> Result<()> {
         for dict in &self.dicts {

@@ -52,8 +52,8 @@ impl Env {
         }
     }
 
-    /// As [`commit`](Env::commit); but clones wait neither for the device nor for many messages of others on
-    /// their way down.
+    /// As [`commit`](Env::commit); but clones wait neither for the device, nor for a change of a tree's shape
+    /// by others, nor for many messages of others on their way down.
     ///
     /// # Errors
     /// Those of `commit`; [`Error::NotInMemory`] if clones would have to wait: [`prepare`](Env::prepare)
@@ -217,7 +217,7 @@ impl Env {
             }
             Reach::Memory => {
                 engine.freeze(true);
-                let structures = engine.lock_structures();
+                let structures = engine.try_lock_structures().ok_or(Error::NotInMemory)?;
                 engine.absorb_at_roots(&structures)?;
                 structures
             }

@@ -172,11 +172,16 @@ fn while_a_read_of_the_disk_does_not_return_others_go_on_and_it_ends_with_its_co
     clone.arg("clone").arg(bed.path("dir")).arg(bed.path("copy"));
     let cloned = begin(&bed, move || clone.output().unwrap());
     let early = cloned.result.recv_timeout(WAITING).ok();
+    // Behind it in the trees.
+    let (from, to) = (bed.path("dir/f6"), bed.path("dir/second link"));
+    let linked = begin(&bed, move || fs::hard_link(from, to).unwrap());
+    let linked_early = linked.result.recv_timeout(WAITING).is_ok();
     let (from, to) = (bed.path("dir/f5"), bed.path("dir/moved too"));
     ends(&bed, "another rename", move || fs::rename(from, to).unwrap());
     assert_eq!(waits.result.recv_timeout(WAITING), Err(RecvTimeoutError::Timeout));
     bed.disk.set_manner(Manner::Honest);
     assert!(waits.result.recv_timeout(PATIENCE).unwrap() == cold);
+    assert!(linked_early || linked.result.recv_timeout(PATIENCE).is_ok());
     ok(&early.unwrap_or_else(|| cloned.result.recv_timeout(PATIENCE).unwrap()));
     assert!(fs::read(bed.path("dir/moved too")).unwrap() == seeded::bytes(5, 0, 3000));
     ok(&betrfs().arg("umount").arg(&bed.dir).output().unwrap());
