@@ -163,6 +163,7 @@ impl AllCounts {
             spoiled: RefCell::default(),
             waits: Cell::new(true),
             wanted: RefCell::default(),
+            is_again: Cell::new(false),
             is_balanced: Cell::new(false),
             uncounted: Cell::default(),
         };
@@ -189,6 +190,8 @@ pub(crate) struct Op<'v> {
     waits: Cell<bool>,
     /// What is fetched if a query that does not wait finds too little in memory.
     wanted: RefCell<Option<Wanted>>,
+    /// Whether this is not the first attempt.
+    is_again: Cell<bool>,
     /// Whether the trees were balanced for it.
     is_balanced: Cell<bool>,
     /// The point and range queries of an attempt that may have to be made again: these count once.
@@ -294,6 +297,7 @@ impl<'v> Op<'v> {
                 self.count_more(|counts| &counts.scans, scans);
                 return done;
             }
+            self.is_again.set(true);
             self.is_alone.set(false);
             self.paths.take();
             self.spoiled.take();
@@ -323,6 +327,11 @@ impl<'v> Op<'v> {
         let done = attempt();
         self.waits.set(before);
         done
+    }
+
+    /// Whether the operation was attempted before, and has begun anew.
+    pub fn is_again(&self) -> bool {
+        self.is_again.get()
     }
 
     /// Brings into memory what a query needs.

@@ -293,14 +293,14 @@ fn one_that_is_interrupted_while_it_writes_leaves_every_file_as_it_was() {
     let at_its_end = costs(&mounted);
     let part = document(&output);
     let written = number(&part, "written_bytes");
-    // How far it was by then is chance.
-    assert!((1..number(&part, "to_write_bytes")).contains(&written), "{part}");
+    // How far it was by then is chance: on a busy machine it may have written all.
+    assert!((1..=number(&part, "to_write_bytes")).contains(&written), "{part}");
     assert_eq!(part["stored_after_bytes"], Value::Null);
     assert_all_there();
     // Nothing goes on behind it.
     assert_eq!(costs(&mounted), at_its_end);
     let rest = json(&dir, &[]);
-    assert!(number(&rest, "to_write_bytes") >= (95 << 20) - written, "{part} {rest}");
+    assert!(number(&rest, "to_write_bytes") >= (95u64 << 20).saturating_sub(written), "{part} {rest}");
     assert!(number(&json(&dir, &[]), "to_write_bytes") < 512 << 10);
     assert_all_there();
     mounted.umount();

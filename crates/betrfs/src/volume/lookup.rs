@@ -288,7 +288,7 @@ impl Volume {
         }
         let Some(bytes) = op.get(META, &at)? else {
             let dir = state.dir_mut()?;
-            dir.misses = dir.misses.saturating_add(1);
+            dir.misses = dir.misses.saturating_add(u32::from(!op.is_again()));
             return if dir.get(name).is_some() { Err(damaged(&at, "its record is lost")) } else { Ok(None) };
         };
         let name: Arc<[u8]> = Arc::from(name);
