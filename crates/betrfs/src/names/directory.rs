@@ -379,6 +379,34 @@ mod tests {
     }
 
     #[test]
+    fn names_are_numbered_and_evicted_in_pieces_and_none_is_missed_whatever_goes_meanwhile() {
+        let mut dir = Directory::new(Arc::new(AtomicUsize::new(0)));
+        let text = |number: usize| number.to_be_bytes();
+        (0..3 * NAMES_AT_ONCE).for_each(|number| dir.insert(&Arc::from(&text(number)[..]), name()));
+        let (mut end, mut fresh, mut pieces) = (usize::MAX, Vec::new(), 0);
+        while end > 0 {
+            let before = fresh.len();
+            end = dir.collect_unnumbered(end, &mut fresh);
+            assert!(fresh.len() - before <= NAMES_AT_ONCE);
+            // One of those that were not looked at: the last name comes to its place.
+            dir.remove(&text(pieces));
+            pieces += 1;
+        }
+        fresh.sort_unstable();
+        dir.number(&fresh);
+        assert_eq!((pieces, dir.listed.len()), (3, dir.names.len()));
+
+        let (mut end, mut calls) = (usize::MAX, 0);
+        while end > 0 {
+            let gone;
+            (end, gone) = dir.evict(end, |_| false);
+            assert!(gone <= NAMES_AT_ONCE);
+            calls += 1;
+        }
+        assert_eq!((calls, dir.len(), dir.listed.len()), (3, 0, 0));
+    }
+
+    #[test]
     fn names_are_found_as_in_a_map_and_take_no_room_that_they_do_not_use() {
         let total = Arc::new(AtomicUsize::new(0));
         let mut dir = Directory::new(total.clone());

@@ -276,9 +276,10 @@ fn nobody_waits_for_an_operation_that_waits_for_the_device() {
     assert_eq!(idle, Vec::<&str>::new(), "they read nothing, so that nothing was tried");
 }
 
-/// A directory of any size keeps others waiting for some names at a time.
+/// A directory of any size keeps others waiting for some names at a time. `names/directory.rs` tests how its
+/// names are numbered and leave memory.
 #[test]
-fn a_large_directory_is_read_listed_and_left_in_pieces() {
+fn a_large_directory_is_read_and_listed_in_pieces() {
     const NAMES: usize = 20_000;
     let disk = Disk::of_bytes(256 << 20);
     let volume = disk.open();
