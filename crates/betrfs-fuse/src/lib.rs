@@ -33,6 +33,7 @@ pub mod planted;
 pub mod protocol;
 mod sched_idle;
 mod server;
+mod shell_word;
 mod status;
 mod transport;
 pub mod wire;
@@ -63,6 +64,7 @@ pub use mount_settings::{ChangeableSettings, FixedSettings, MountSettings, Reads
 pub use open_device::{open_device, open_device_for_reading};
 pub use protocol::abort_on_stray_panics;
 pub use server::{Acls, Answer, Caller, Server, Tasks, UserClones};
+pub use shell_word::shell_word;
 pub use status::{Identity, OperationCount, Status, VolumeState};
 pub use transport::Transport;
 pub use wire::Opcode;

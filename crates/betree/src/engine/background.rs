@@ -22,6 +22,9 @@ const TRIES_IN_A_ROW: usize = 16;
 /// Writers wait while a dictionary has this many frozen memtables and its active one is full; those who write
 /// little wait once it has half as much again.
 const FROZEN_MAX: usize = 2;
+/// How many dead nodes are freed with each memtable that arrives: beside writers that fill one after the
+/// other nobody is ever idle, and dead nodes would stay until the device is full.
+const FREED_BESIDE_MEMTABLE_MAX: usize = 4;
 /// The part of a memtable that may wait where the trees count as ready for a change of ranges.
 const READY_PARTS: usize = 8;
 /// So many bytes may wait in any case: an operation may have put some itself.
@@ -121,6 +124,11 @@ impl Engine {
         let reached = tree.flush_memtable(&memtable, self.room().has_nodes(PASSING_FLUSH_NODES))?;
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.rebalance(&tree, reached)?;
+        for _ in 0..FREED_BESIDE_MEMTABLE_MAX {
+            if !tree.free_one()? {
+                break;
+            }
+        }
         Ok(true)
     }
 

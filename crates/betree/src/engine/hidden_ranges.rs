@@ -54,22 +54,25 @@ impl Engine {
         self.hidden_ranges.lock().note(dict, bounds);
     }
 
-    /// Whether the noted ranges are worth the way down: they have `least` bounds, or are known to hide much
-    /// compared with what is unused.
-    fn are_worth_it(&self, least: usize) -> bool {
-        let (bounds, known_bytes) = {
-            let hidden = self.hidden_ranges.lock();
-            (hidden.bounds.len(), hidden.known_bytes)
-        };
-        let worth_it = u64::from(self.geometry.node_bytes) * 4;
-        let hides_much = || known_bytes > worth_it.max(self.room().unused_bytes() / HIDDEN_PART);
-        bounds >= least || bounds > 0 && hides_much()
+    /// Whether the noted ranges are known to hide much compared with what is unused.
+    pub fn is_much_hidden(&self) -> bool {
+        let known_bytes = self.hidden_ranges.lock().known_bytes;
+        known_bytes > u64::from(self.geometry.node_bytes) * 4
+            && known_bytes > self.room().unused_bytes() / HIDDEN_PART
+    }
+
+    /// Reclaims the data that the noted ranges hide, if they are known to hide much compared with what is
+    /// unused. `false` if they do not, or there is no room.
+    pub fn reclaim_much_hidden(&self) -> Result<bool> {
+        Ok(self.is_much_hidden() && self.reclaim_hidden(1)?)
     }
 
     /// Reclaims the data that the noted ranges hide, if they have at least `least` bounds or hide much.
     /// `false` if they do not, or there is no room.
     pub fn reclaim_hidden(&self, least: usize) -> Result<bool> {
-        if !self.are_worth_it(least) || !self.room().has_nodes(FLUSH_NODES) {
+        let bounds = self.hidden_ranges.lock().bounds.len();
+        let are_worth_it = bounds >= least || bounds > 0 && self.is_much_hidden();
+        if !are_worth_it || !self.room().has_nodes(FLUSH_NODES) {
             return Ok(false);
         }
         let HiddenRanges { mut bounds, known_bytes } = core::mem::take(&mut *self.hidden_ranges.lock());

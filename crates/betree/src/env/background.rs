@@ -39,6 +39,11 @@ impl Env {
         if self.engine.spill_old_versions()? {
             return Ok(true);
         }
+        // Before memtables: beside writers that fill one after the other it would never have its turn, and
+        // all that was deleted would stay until the device is full.
+        if self.unless_unreadable(self.engine.reclaim_much_hidden())? {
+            return Ok(true);
+        }
         if self.engine.absorb_any()? {
             return Ok(true);
         }

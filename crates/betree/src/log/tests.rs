@@ -450,6 +450,61 @@ fn writers_wait_beside_a_sync_before_much_of_theirs_is_pending() {
     assert!(!log.has_too_much_pending(Writes::Little) && !log.has_too_much_pending(Writes::Much));
 }
 
+/// While syncs come often, the next one finds little to write, whatever others write meanwhile.
+#[test]
+fn writers_write_ahead_of_the_next_sync_while_syncs_come_often() {
+    const MIB: u64 = 1 << 20;
+    let device = MemDevice::new((2 + 128 * MIB / BLOCK) as usize);
+    let disk = Arc::new(Disk::new(device));
+    let log_area = LogArea { offset: 2 * BLOCK, len: 128 * MIB };
+    let log = Log::open_at(disk.clone(), log_area, &ID, &START, 16 * MIB);
+    let mut msn = 0;
+    let mut append = |bytes: u64| {
+        msn += 1;
+        log.append(msn, 1, &Arc::new(vec![7; bytes as usize])).unwrap();
+        msn
+    };
+    let sync = |msn: u64| {
+        let _under_way = log.begin_sync();
+        assert!(log.sync_to(msn).unwrap());
+    };
+    let writes = || log.counts().segments;
+    let syncs = || disk.counts().syncs;
+    // Nobody synced, then one did, and much came between that one and the next: nothing is written ahead.
+    append(2 * MIB);
+    log.wait_for_syncs(Writes::Much);
+    sync(append(1));
+    let before = writes();
+    (0..9).for_each(|_| _ = append(2 * MIB));
+    log.wait_for_syncs(Writes::Much);
+    assert_eq!(writes(), before, "syncs are rare");
+    log.keep_again();
+    log.forget_before(append(1) + 1);
+    sync(append(1));
+    // The last two were close to each other.
+    sync(append(1));
+    let before = (writes(), syncs());
+    append(MIB / 2);
+    log.wait_for_syncs(Writes::Much);
+    assert_eq!(writes(), before.0, "little is pending");
+    append(MIB);
+    log.wait_for_syncs(Writes::Little);
+    assert_eq!(writes(), before.0, "who writes little leaves it to others");
+    log.wait_for_syncs(Writes::Much);
+    assert_eq!((writes() - before.0, syncs(), log.pending_bytes()), (1, before.1, 0));
+    let last = append(3 * MIB);
+    log.wait_for_syncs(Writes::Little);
+    assert_eq!(log.pending_bytes(), 0, "but not all of it");
+    let before = (writes(), syncs());
+    sync(last);
+    assert_eq!((writes(), syncs() - before.1), (before.0, 1), "the next sync finds nothing to write");
+    // Long after the last one nothing is written ahead any more.
+    (0..9).for_each(|_| _ = append(2 * MIB));
+    let before = writes();
+    log.wait_for_syncs(Writes::Much);
+    assert_eq!(writes(), before);
+}
+
 /// Random sizes under a small bound, syncs that need checkpoints, checkpoints during which more comes, and
 /// crashes: records reported as durable are replayed, and a replay has no gap.
 #[test]

@@ -5,7 +5,7 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_platform::sync::atomic::{AtomicUsize, Ordering};
+use betree_platform::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use betree_platform::sync::{Condvar, Mutex, MutexGuard};
 
 use super::LogArea;
@@ -27,6 +27,9 @@ const SHARED_PARTS: usize = 128;
 /// While someone syncs, writers wait once this much is pending, in bytes: a sync makes durable what all of
 /// them wrote, and should not take long on a disk that writes some hundred megabytes a second.
 const BESIDE_SYNC_BYTES_MAX: u64 = 4 << 20;
+/// While syncs come often, writers write what is pending ahead of the next sync once it is this much, in
+/// bytes: a few milliseconds' work on such a disk.
+const AHEAD_BYTES: u64 = 1 << 20;
 
 /// The log of an open volume. It has no thread of its own: a caller that needs durability writes and syncs
 /// for all others that wait meanwhile.
@@ -44,6 +47,8 @@ pub(crate) struct Log {
     turn: Condvar,
     /// The number of callers that want records made durable, by the log or by a checkpoint.
     syncs_under_way: AtomicUsize,
+    /// Whether the last two syncs had few bytes between them, and few came since.
+    syncs_come_often: AtomicBool,
 }
 
 struct Shared {
@@ -151,6 +156,7 @@ impl Log {
             shared: Mutex::new(shared),
             turn: Condvar::new(),
             syncs_under_way: AtomicUsize::new(0),
+            syncs_come_often: AtomicBool::new(false),
         }
     }
 
@@ -207,15 +213,27 @@ impl Log {
     }
 
     /// Waits while someone syncs and so much is pending that the next sync would take long, or records would
-    /// have to be given up. The caller does not sync itself, and holds no lock that a sync or a checkpoint
-    /// needs.
+    /// have to be given up. While syncs come often, the caller writes for the next one what has become much
+    /// since the last. It does not sync itself, and holds no lock that a sync or a checkpoint needs.
     pub(crate) fn wait_for_syncs(&self, writes: Writes) {
+        if self.syncs_come_often.load(Ordering::Relaxed) {
+            self.write_ahead(writes);
+        }
         if !self.has_syncs() {
             return;
         }
         let mut shared = self.shared.lock();
         while self.is_backed_up(&shared, writes) {
             shared = self.turn.wait(shared);
+        }
+    }
+
+    fn write_ahead(&self, writes: Writes) {
+        let shared = self.shared.lock();
+        let is_much = shared.pending_bytes > writes.bound(AHEAD_BYTES * 2, AHEAD_BYTES);
+        if is_much && !shared.writing && !shared.has_gap() {
+            // The next sync meets the error again.
+            let _ = self.write_pending(shared);
         }
     }
 
@@ -229,6 +247,9 @@ impl Log {
     fn note_arrived(&self, shared: &mut Shared, bytes: u64) {
         if !self.has_syncs() {
             shared.bytes_since_sync = shared.bytes_since_sync.saturating_add(bytes);
+            if shared.bytes_since_sync > self.pending_bytes_max {
+                self.syncs_come_often.store(false, Ordering::Relaxed);
+            }
         }
     }
 
@@ -463,6 +484,8 @@ impl Drop for SyncUnderWay<'_> {
     fn drop(&mut self) {
         let SyncUnderWay(log) = self;
         let mut shared = log.shared.lock();
+        let is_soon = shared.bytes_since_sync <= log.pending_bytes_max;
+        log.syncs_come_often.store(is_soon, Ordering::Relaxed);
         shared.bytes_since_sync = 0;
         // Under the lock, so that no thread looks before and waits afterwards.
         log.syncs_under_way.fetch_sub(1, Ordering::AcqRel);

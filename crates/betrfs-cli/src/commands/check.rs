@@ -92,12 +92,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             Some(_) => Err(Failure::new(format!("{shown} is mounted: unmount it to repair the volume"))),
             None => repair::run(arguments, &shown),
         };
-        return repaired.unwrap_or_else(|failure| {
-            if arguments.format == Format::Json {
-                print_json(&document(&arguments.volume, Checked::default(), Some(&failure)))?;
-            }
-            Err(failure)
-        });
+        return repaired.unwrap_or_else(|failure| not_repaired(arguments, &shown, failure));
     }
     let checked = match &mount {
         Some(mount) => check_mount(mount, arguments),
@@ -120,6 +115,21 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }
     }
     failure.map_or(Ok(()), Err)
+}
+
+/// Prints what is wrong with a volume that a repair could not begin with.
+fn not_repaired(arguments: &Arguments, shown: &str, failure: Failure) -> Outcome {
+    let is_damaged = failure.kind() == Kind::Damage;
+    // A second failure would say no more than the first.
+    let found = if is_damaged { examine(arguments, shown).unwrap_or_default() } else { Checked::default() };
+    match arguments.format {
+        Format::Json => {
+            let error = Some(failure.to_string());
+            print_json(&Document { error, ..document(&arguments.volume, found, Some(&failure)) })?;
+        }
+        Format::Text => print_problems(shown, &found.report)?,
+    }
+    Err(failure)
 }
 
 /// Has the server of a mount check its volume.

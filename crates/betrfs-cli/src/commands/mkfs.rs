@@ -12,6 +12,7 @@ use betree::NodeCopies;
 use betree_platform::Device;
 use betree_std::{FileDevice, OpenError, StdPlatform};
 use betrfs::{FormatOptions, InodeId, OpenOptions, SetAttr, Uuid, Volume};
+use betrfs_fuse::shell_word;
 use serde::Serialize;
 
 use crate::commands::{label, uuid};
@@ -275,9 +276,9 @@ fn is_among_devices(path: &Path) -> bool {
 pub fn warn_if_open_to_others(path: &Path) {
     let is_open = |found: fs::Metadata| found.is_file() && found.mode() & 0o066 != 0;
     if path.metadata().is_ok_and(is_open) {
-        let shown = path.display();
+        let (shown, word) = (path.display(), shell_word(path));
         warn(&format!(
-            "others can read or write {shown}, and so everything in it: `chmod 600 {shown}` ends that"
+            "others can read or write {shown}, and so everything in it: `chmod 600 {word}` ends that"
         ));
     }
 }

@@ -8,7 +8,7 @@ use betrfs_fuse::FS_TYPES;
 use betrfs_fuse::mount_point::FoundMount;
 use betrfs_fuse::{
     DataBytes, Latency, MountEntry, MountSettings, Order, ReadsNoted, ScrubStatus, Status, Unheard,
-    VolumeState, metrics_page,
+    VolumeState, metrics_page, shell_word,
 };
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
@@ -139,14 +139,14 @@ fn meant(path: &Path) -> Option<String> {
 
 /// The failure for a server that gave no answer.
 pub fn unheard(dir: &Path, why: &Unheard) -> Failure {
-    let shown = dir.display();
+    let (shown, word) = (dir.display(), shell_word(dir));
     Failure::new(match why {
         Unheard::Dead => format!(
-            "the server of {shown} is dead: mount the volume again, or free the directory with `betrfs umount {shown}`"
+            "the server of {shown} is dead: mount the volume again, or free the directory with `betrfs umount {word}`"
         ),
         Unheard::Silent { .. } => format!(
             "cannot ask the server of {shown}: {why}; let it go on (`kill -CONT`), or detach the mount with \
-             `betrfs umount --lazy {shown}`"
+             `betrfs umount --lazy {word}`"
         ),
         _ => format!("cannot ask the server of {shown}: {why}"),
     })

@@ -177,7 +177,7 @@ fn a_volume_that_cannot_be_opened_is_checked_and_not_changed() {
     let place = sample.find(&contents(5)[100..132]);
     sample.smash(place, 16);
     let whole = fs::read(&sample.path).unwrap();
-    let mut unopened = 0;
+    let (mut unopened, mut unmended) = (0, 0);
     let blocks = whole.chunks(BLOCK_BYTES).enumerate().skip(4);
     let blocks: Vec<usize> =
         blocks.filter(|(_, block)| block.iter().any(|b| *b != 0)).map(|(at, _)| at).collect();
@@ -197,6 +197,15 @@ fn a_volume_that_cannot_be_opened_is_checked_and_not_changed() {
         if report["error"].is_string() {
             unopened += 1;
             assert!(fs::read(&sample.path).unwrap() == smashed, "block {block}: it was changed");
+            // A repair that cannot begin tells no less, and changes nothing either.
+            let output = betrfs(&["check", "-y", "--format", "json"], &sample.path);
+            let repair = document(&output.stdout);
+            if repair["error"].as_str().is_some_and(|error| error.contains("no repair mends that")) {
+                unmended += 1;
+                assert_eq!((output.status.code(), &repair["repair"]), (Some(4), &Value::Null));
+                assert_eq!(repair["problems"], report["problems"], "block {block}");
+                assert!(fs::read(&sample.path).unwrap() == smashed, "block {block}: it was changed");
+            }
         } else {
             assert!(
                 problems.iter().any(|problem| problem.contains("/dir/file5")),
@@ -205,7 +214,7 @@ fn a_volume_that_cannot_be_opened_is_checked_and_not_changed() {
         }
         fs::write(&sample.path, &whole).unwrap();
     }
-    assert!(unopened > 0);
+    assert!(unopened > 0 && unmended > 0, "{unopened} were not opened, {unmended} of them not mended");
 }
 
 #[test]

@@ -230,7 +230,7 @@ fn what_msync_has_written_is_durable_with_all_before() {
 }
 
 /// One call of at most 1 MiB between two multiples of 1 MiB, through the kernel's pages and past them; and a
-/// longer one, which is cut at these multiples.
+/// longer one, which is cut at these multiples, and where the kernel begins another request.
 #[test]
 fn a_write_of_up_to_one_mib_is_there_as_a_whole_or_not_at_all() {
     let mut bed = Bed::new();
@@ -253,12 +253,13 @@ fn a_write_of_up_to_one_mib_is_there_as_a_whole_or_not_at_all() {
         }
         bed.syncs(|_| file.sync_data().unwrap());
     }
-    // At once, up to the pieces' ends.
+    // Up to the pieces' ends. A request has 256 pages at most, the one in which it begins among them.
     let long = bytes(100, 2 * MIB + 1000);
     let mut contents = fs::read(&path).unwrap();
     let mut between = Vec::new();
     let from = 500_000;
-    for end in [MIB, 2 * MIB] {
+    let requests_end = from / 4096 * 4096 + MIB;
+    for end in [MIB, requests_end, 2 * MIB, requests_end + MIB] {
         contents[from..end].copy_from_slice(&long[..end - from]);
         between.push(bed.latest().with("/f", &contents));
     }

@@ -4,12 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::FUSERMOUNT;
+use crate::shell_word::shell_word;
 
 /// Why mounting on a directory, or unmounting, failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MountPointError {
     /// The mount point does not exist.
-    #[error("the mount point {0} does not exist: make it with `mkdir -p {0}`", .path.display())]
+    #[error("the mount point {} does not exist: make it with `mkdir -p {}`", .path.display(), shell_word(.path))]
     Missing {
         /// The mount point.
         path: PathBuf,
@@ -21,7 +22,7 @@ pub enum MountPointError {
         path: PathBuf,
     },
     /// A volume with a live server is mounted there.
-    #[error("{} is a mount of {} already: unmount that first with `betrfs umount {0}`", .path.display(), .volume.display())]
+    #[error("{} is a mount of {} already: unmount that first with `betrfs umount {}`", .path.display(), .volume.display(), shell_word(.path))]
     Mounted {
         /// The mount point.
         path: PathBuf,
@@ -57,7 +58,7 @@ pub enum MountPointError {
         path: PathBuf,
     },
     /// Something is mounted on it.
-    #[error("{} is in use: {} is mounted on it (`findmnt -R {}` lists all that is); unmount that first, then try again", .path.display(), .mounted.display(), .path.display())]
+    #[error("{} is in use: {} is mounted on it (`findmnt -R {}` lists all that is); unmount that first, then try again", .path.display(), .mounted.display(), shell_word(.path))]
     MountedOn {
         /// The mount point.
         path: PathBuf,
@@ -65,7 +66,7 @@ pub enum MountPointError {
         mounted: PathBuf,
     },
     /// Processes use the mount.
-    #[error("{0} is in use: end what has files open or its working directory there (`fuser -vm {0}` lists it), then try again", .path.display())]
+    #[error("{} is in use: end what has files open or its working directory there (`fuser -vm {}` lists it), then try again", .path.display(), shell_word(.path))]
     Busy {
         /// The mount point.
         path: PathBuf,

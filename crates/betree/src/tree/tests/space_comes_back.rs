@@ -44,6 +44,34 @@ fn one_range_that_is_known_to_hide_much_is_reclaimed_at_once() {
     assert!(after < before / 4, "{before} bytes were used, {after} after nearly all was deleted");
 }
 
+/// Beside writers whose memtables fill one after the other, nobody is ever idle.
+#[test]
+fn what_hides_much_is_reclaimed_beside_memtables_that_wait() {
+    let device = formatted(&GEOMETRY);
+    let env = larger_than_memory(&device);
+    let known_bytes = u64::from(KEYS - 20) * value(0).len() as u64 * u64::from(BIG);
+    delete(&env, 20, KEYS, known_bytes);
+    let mut number = KEYS;
+    let mut fill = || {
+        while !env.engine.dicts.iter().any(|dict| dict.is_full()) {
+            put(&env, &key(number), &value(number));
+            number += 1;
+        }
+    };
+    let dead = || env.engine.dicts.iter().map(|dict| dict.dead.lock().len()).sum::<usize>();
+    fill();
+    assert!(env.engine.is_much_hidden() && dead() == 0);
+    assert!(env.run_due_work().unwrap());
+    assert!(!env.engine.is_much_hidden(), "a memtable came first");
+    let before = dead();
+    assert!(before > 8, "{before} nodes are dead");
+    for _ in 0..before {
+        fill();
+        assert!(env.run_due_work().unwrap());
+    }
+    assert!(dead() < before / 4, "{} of {before} dead nodes wait for an idle moment", dead());
+}
+
 #[test]
 fn one_range_that_hides_little_waits_for_others() {
     let device = formatted(&GEOMETRY);
