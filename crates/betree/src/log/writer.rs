@@ -233,7 +233,7 @@ impl Log {
         let is_much = shared.pending_bytes > writes.bound(AHEAD_BYTES * 2, AHEAD_BYTES);
         if is_much && !shared.writing && !shared.has_gap() {
             // The next sync meets the error again.
-            let _ = self.write_pending(shared);
+            drop(self.write_pending(shared));
         }
     }
 

@@ -207,9 +207,9 @@ fn removing_a_tree_one_by_one_reads_little_of_it() {
     remove_one_by_one(&volume, ROOT, "tree");
     volume.close().unwrap();
     let cost = disk.device.counts().since(&before);
-    // The names, and one range. Separate deletes of each name and block would take three times as many reads,
-    // and 136 writes.
-    assert!(cost.reads <= 60 && cost.writes <= 20, "{cost:?}");
+    // The names, and one range, which background work may take down before all is removed. Separate deletes
+    // of each name and block would take three times as many reads, and 136 writes.
+    assert!(cost.reads <= 60 && cost.writes <= 34, "{cost:?}");
     let volume = disk.open();
     assert_eq!(contents(&volume, "/file"), b"stays");
     assert_eq!(names(&volume, ROOT), ["file"]);

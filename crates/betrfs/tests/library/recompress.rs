@@ -394,7 +394,7 @@ fn blocks_that_are_written_and_written_anew_at_once_have_what_was_written() {
     let file = mkfile(&volume, ROOT, "f").node;
     volume.write(file, 0, &[0; BLOCKS * 4096]).unwrap();
     let (done, start) = (AtomicBool::new(false), Barrier::new(2));
-    let written = thread::scope(|scope| {
+    thread::scope(|scope| {
         let (volume, done, start) = (&volume, &done, &start);
         scope.spawn(move || {
             let (mut out, mut last) = (Vec::new(), [0_u32; BLOCKS]);
@@ -418,11 +418,14 @@ fn blocks_that_are_written_and_written_anew_at_once_have_what_was_written() {
         let _end = SetOnDrop(done);
         start.wait();
         let mut written = 0;
-        for wanted in [NONE, LZ4].into_iter().cycle().take(ROUNDS) {
+        for (round, wanted) in [NONE, LZ4].into_iter().cycle().enumerate() {
+            // On a busy machine it may meet the writer in each of them.
+            if round >= ROUNDS && written > 0 {
+                break;
+            }
+            assert!(round < 100 * ROUNDS, "no block was ever written anew");
             volume.set_properties(ROOT, &compression(wanted), None).unwrap();
             written += recompress(volume, file, Recompress::Own).written_bytes;
         }
-        written
     });
-    assert!(written > 0);
 }

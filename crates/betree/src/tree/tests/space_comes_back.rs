@@ -72,6 +72,25 @@ fn what_hides_much_is_reclaimed_beside_memtables_that_wait() {
     assert!(dead() < before / 4, "{} of {before} dead nodes wait for an idle moment", dead());
 }
 
+/// What is reclaimed along the bounds leaves parts of leaves hidden.
+#[test]
+fn what_stays_hidden_beside_bounds_comes_back_when_the_space_is_asked_for() {
+    let device = formatted(&GEOMETRY);
+    let env = larger_than_memory(&device);
+    let before = used_after_checkpoints(&env);
+    let files = 16;
+    let keys = KEYS / files;
+    for file in 0..files {
+        delete(&env, file * keys, (file + 1) * keys, u64::from(keys * BIG) * value(0).len() as u64);
+        while file % 8 == 7 && env.run_due_work().unwrap() {}
+    }
+    let between = used_after_checkpoints(&env);
+    assert!(between > before / 4, "{before} bytes were used, {between} after all was deleted");
+    env.reclaim().unwrap();
+    let after = used_after_checkpoints(&env);
+    assert!(after < before / 32, "{before} bytes were used, {between} after all was deleted, then {after}");
+}
+
 #[test]
 fn one_range_that_hides_little_waits_for_others() {
     let device = formatted(&GEOMETRY);
