@@ -131,7 +131,7 @@ impl Env {
             self.let_pairs_ask()?;
         }
         let claim = Claim::of(batch, self.engine.room().reserve_bytes());
-        match self.throttle(batch.bytes()) {
+        match self.wait_for_room(batch.bytes(), self.writes_of(batch.bytes())) {
             // Deletes do not wait for what a full disk refuses: they are the way out. They stay in memory
             // until they can be written, beside what is in the cache: as much as the log holds.
             Err(error) if claim.is_taken_always && error.is_want_of_space() => {
@@ -273,18 +273,27 @@ impl Env {
     }
 
     /// Waits for room in memory and in the log to commit about `bytes`; for callers that take locks of their
-    /// own afterwards. [`commit`](Env::commit) waits in the same way. Who writes little waits later, up to a
-    /// bound of its own.
+    /// own afterwards: while syncs come often it writes to the log ahead of the next. [`commit`](Env::commit)
+    /// waits in the same way, and writes nothing. Who writes little waits later, up to a bound of its own.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::NoSpace`] and [`Error::DeviceFull`] if the work that makes room finds
     /// none itself; without threads of the platform, any error of that work.
     pub fn throttle(&self, bytes: usize) -> Result<()> {
-        let writes = match self.scheduler.has_workers() {
+        let writes = self.writes_of(bytes);
+        self.log.write_ahead(writes);
+        self.wait_for_room(bytes, writes)
+    }
+
+    fn writes_of(&self, bytes: usize) -> Writes {
+        match self.scheduler.has_workers() {
             true => Writes::of(bytes, self.engine.memtable_bytes_max()),
             // It will do the work itself.
             false => Writes::Much,
-        };
+        }
+    }
+
+    fn wait_for_room(&self, bytes: usize, writes: Writes) -> Result<()> {
         self.log.wait_for_syncs(writes);
         self.scheduler.throttle(
             || self.is_crowded(bytes, writes),

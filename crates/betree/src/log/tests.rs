@@ -472,11 +472,11 @@ fn writers_write_ahead_of_the_next_sync_while_syncs_come_often() {
     let syncs = || disk.counts().syncs;
     // Nobody synced, then one did, and much came between that one and the next: nothing is written ahead.
     append(2 * MIB);
-    log.wait_for_syncs(Writes::Much);
+    log.write_ahead(Writes::Much);
     sync(append(1));
     let before = writes();
     (0..9).for_each(|_| _ = append(2 * MIB));
-    log.wait_for_syncs(Writes::Much);
+    log.write_ahead(Writes::Much);
     assert_eq!(writes(), before, "syncs are rare");
     log.keep_again();
     log.forget_before(append(1) + 1);
@@ -485,15 +485,15 @@ fn writers_write_ahead_of_the_next_sync_while_syncs_come_often() {
     sync(append(1));
     let before = (writes(), syncs());
     append(MIB / 2);
-    log.wait_for_syncs(Writes::Much);
+    log.write_ahead(Writes::Much);
     assert_eq!(writes(), before.0, "little is pending");
     append(MIB);
-    log.wait_for_syncs(Writes::Little);
+    log.write_ahead(Writes::Little);
     assert_eq!(writes(), before.0, "who writes little leaves it to others");
-    log.wait_for_syncs(Writes::Much);
+    log.write_ahead(Writes::Much);
     assert_eq!((writes() - before.0, syncs(), log.pending_bytes()), (1, before.1, 0));
     let last = append(3 * MIB);
-    log.wait_for_syncs(Writes::Little);
+    log.write_ahead(Writes::Little);
     assert_eq!(log.pending_bytes(), 0, "but not all of it");
     let before = (writes(), syncs());
     sync(last);
@@ -501,7 +501,7 @@ fn writers_write_ahead_of_the_next_sync_while_syncs_come_often() {
     // Long after the last one nothing is written ahead any more.
     (0..9).for_each(|_| _ = append(2 * MIB));
     let before = writes();
-    log.wait_for_syncs(Writes::Much);
+    log.write_ahead(Writes::Much);
     assert_eq!(writes(), before);
 }
 

@@ -213,12 +213,9 @@ impl Log {
     }
 
     /// Waits while someone syncs and so much is pending that the next sync would take long, or records would
-    /// have to be given up. While syncs come often, the caller writes for the next one what has become much
-    /// since the last. It does not sync itself, and holds no lock that a sync or a checkpoint needs.
+    /// have to be given up. The caller does not sync itself, and holds no lock that a sync or a checkpoint
+    /// needs.
     pub(crate) fn wait_for_syncs(&self, writes: Writes) {
-        if self.syncs_come_often.load(Ordering::Relaxed) {
-            self.write_ahead(writes);
-        }
         if !self.has_syncs() {
             return;
         }
@@ -228,7 +225,12 @@ impl Log {
         }
     }
 
-    fn write_ahead(&self, writes: Writes) {
+    /// While syncs come often, writes for the next one what has become much since the last, without a sync.
+    /// The caller holds no lock: others would wait for the device.
+    pub(crate) fn write_ahead(&self, writes: Writes) {
+        if !self.syncs_come_often.load(Ordering::Relaxed) {
+            return;
+        }
         let shared = self.shared.lock();
         let is_much = shared.pending_bytes > writes.bound(AHEAD_BYTES * 2, AHEAD_BYTES);
         if is_much && !shared.writing && !shared.has_gap() {
