@@ -36,9 +36,7 @@ fn data_synced_by_syncfs_survives_the_server() {
     let before = syncs(&mounted);
     rustix::fs::syncfs(File::open(mounted.path("f")).unwrap()).unwrap();
     assert!(syncs(&mounted) > before, "the device was not synced");
-    let server = mounted.server();
-    kill_process(server, Signal::KILL).unwrap();
-    wait_for_end(server);
+    mounted.kill_server();
     mounted.mount();
     assert_eq!(fs::read(mounted.path("f")).unwrap(), b"data");
 }
@@ -92,9 +90,7 @@ fn the_loop_device_goes_with_the_mount_however_it_ends() {
     let device = findmnt(&mounted.dir, "SOURCE");
     assert_eq!(loop_devices_of(&mounted.volume), [device.as_str()]);
     assert_eq!(findmnt(&mounted.dir, "FSTYPE"), "fuseblk.betrfs");
-    let server = mounted.server();
-    kill_process(server, Signal::KILL).unwrap();
-    wait_for_end(server);
+    mounted.kill_server();
     // The dead mount is replaced, and its loop device is gone.
     mounted.mount();
     assert_eq!(loop_devices_of(&mounted.volume).len(), 1);
@@ -110,9 +106,7 @@ fn a_block_device_is_mounted_again_after_its_server_was_killed() {
     mounted.volume.clone_from(&device.0);
     let source = device.0.to_str().unwrap();
     let kill = |mounted: &Mounted| {
-        let server = mounted.server();
-        kill_process(server, Signal::KILL).unwrap();
-        wait_for_end(server);
+        mounted.kill_server();
     };
     mounted.mount();
     let file = File::create(mounted.path("f")).unwrap();

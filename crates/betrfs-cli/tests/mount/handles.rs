@@ -14,7 +14,7 @@ use parking_lot::RwLockWriteGuard;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
-use crate::mounted::{Mounted, alone, betrfs, ok};
+use crate::mounted::{Mounted, alone, betrfs, ok, soon};
 
 type Alone = RwLockWriteGuard<'static, ()>;
 
@@ -172,6 +172,8 @@ fn the_handle_of_a_removed_object_is_stale() {
     assert_eq!(handles[1].0.read(&mounted.dir).as_deref(), Ok("open"));
     open.rewind().unwrap();
     drop(open);
+    // The kernel keeps it until the RELEASE is answered.
+    assert!(soon(|| handles[1].0.open(&mounted.dir).err() == Some(Errno::STALE)));
     // New objects of the old names.
     fs::create_dir_all(mounted.path("d/inner")).unwrap();
     names.iter().filter(|name| !mounted.path(name).exists()).for_each(|name| {

@@ -108,9 +108,7 @@ fn the_mount_of_a_killed_server_is_replaced_by_the_next() {
     let mounted = Mounted::new();
     fs::write(mounted.path("f"), b"before").unwrap();
     fs::File::open(mounted.path("f")).unwrap().sync_all().unwrap();
-    let server = mounted.server();
-    rustix::process::kill_process(server, Signal::KILL).unwrap();
-    wait_for_end(server);
+    mounted.kill_server();
     // A name that is not cached. While the server is dying, requests are cancelled.
     let answers = std::iter::repeat_with(|| rustix::fs::stat(mounted.path("absent")).unwrap_err());
     let last = answers.into_iter().find(|errno| ![Errno::CANCELED, Errno::CONNABORTED].contains(errno));
@@ -128,9 +126,7 @@ fn the_mount_of_a_killed_server_is_replaced_by_the_next() {
 #[test]
 fn umount_of_a_killed_server_frees_the_directory_and_says_so() {
     let mounted = Mounted::new();
-    let server = mounted.server();
-    rustix::process::kill_process(server, Signal::KILL).unwrap();
-    wait_for_end(server);
+    mounted.kill_server();
     refused(&betrfs().arg("umount").arg(&mounted.dir).output().unwrap(), &["had died", "recovers"]);
     assert!(fs::read_dir(&mounted.dir).unwrap().next().is_none());
     ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
@@ -300,9 +296,7 @@ fn the_log_has_a_mounts_life() {
     has_the_lines_of_a_life(&mounted.log());
     mounted.mount();
     fs::File::create(mounted.path("f")).unwrap().sync_all().unwrap();
-    let server = mounted.server();
-    rustix::process::kill_process(server, Signal::KILL).unwrap();
-    wait_for_end(server);
+    mounted.kill_server();
     mounted.mount();
     let log = mounted.log();
     let last = log.lines().rfind(|line| line.contains("batches of its log replayed")).unwrap();

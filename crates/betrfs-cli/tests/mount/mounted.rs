@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
-use rustix::process::{Pid, PidfdFlags};
+use rustix::process::{Pid, PidfdFlags, Signal};
 use tempfile::TempDir;
 
 /// Time after which a test counts as hanging: its mount is removed and the process ended.
@@ -184,14 +184,34 @@ impl Mounted {
     pub fn requests_of(&self, work: impl FnOnce()) -> std::collections::BTreeMap<String, u64> {
         // The first access makes the kernel ask for the root's attributes.
         rustix::fs::stat(&self.dir).unwrap();
-        let before = self.stats();
+        let before = self.stats_after_releases();
         work();
-        let after = self.stats();
-        let count =
-            |stats: &serde_json::Value, name: &str| stats["requests"][name]["count"].as_u64().unwrap_or(0);
+        let after = self.stats_after_releases();
         let names = after["requests"].as_object().unwrap().keys();
-        let counts = names.map(|name| (name.clone(), count(&after, name) - count(&before, name)));
+        let counts = names.map(|name| (name.clone(), requests_in(&after, name) - requests_in(&before, name)));
         counts.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// The output of `betrfs stats` after the RELEASE of each file that this process has closed.
+    /// close(2) does not wait for it. Half a second later at most: mappings and other processes hold files.
+    fn stats_after_releases(&self) -> serde_json::Value {
+        let sum = |stats: &serde_json::Value, names: &[&str]| -> u64 {
+            names.iter().map(|name| requests_in(stats, name)).sum()
+        };
+        let is_settled = |stats: &serde_json::Value| {
+            let opened = sum(stats, &["open", "opendir", "create", "tmpfile"]);
+            opened <= sum(stats, &["release", "releasedir"]) + self.open_files()
+        };
+        let tries = std::iter::repeat_with(|| self.stats()).take(100);
+        let mut tries = tries.inspect(|_| thread::sleep(Duration::from_millis(5)));
+        tries.find(is_settled).unwrap_or_else(|| self.stats())
+    }
+
+    /// The number of descriptors that this process has on the mount.
+    fn open_files(&self) -> u64 {
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        targets.filter(|target| target.starts_with(&self.dir)).count() as u64
     }
 
     /// The number of queries and scans of the tree during `work`.
@@ -211,6 +231,13 @@ impl Mounted {
         Pid::from_raw(pid as i32).unwrap()
     }
 
+    /// Kills the server, and waits for its end: a signal is sent before it is heeded.
+    pub fn kill_server(&self) {
+        let server = self.server();
+        rustix::process::kill_process(server, Signal::KILL).unwrap();
+        wait_for_end(server);
+    }
+
     /// The server's peak resident memory, in KiB.
     pub fn server_memory_kib_max(&self) -> u64 {
         let status = format!("/proc/{}/status", self.server().as_raw_nonzero());
@@ -218,6 +245,23 @@ impl Mounted {
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         peak.trim().trim_end_matches("kB").trim().parse().unwrap()
     }
+}
+
+/// The number of kernel requests of a kind in the output of `betrfs stats`.
+fn requests_in(stats: &serde_json::Value, name: &str) -> u64 {
+    stats["requests"][name]["count"].as_u64().unwrap_or(0)
+}
+
+/// Whether a condition comes to hold within two seconds: close(2) does not wait for its RELEASE.
+pub fn soon(holds: impl Fn() -> bool) -> bool {
+    let tries = std::iter::repeat_with(holds).take(400);
+    tries
+        .inspect(|held| {
+            if !held {
+                thread::sleep(Duration::from_millis(5))
+            }
+        })
+        .any(|held| held)
 }
 
 /// Waits for the end of a process that is not this one's child.

@@ -7,7 +7,6 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::attributes::open_to_all;
@@ -308,7 +307,7 @@ fn clones_removals_and_a_killed_server_leave_the_right_counts() {
     for i in 0..10 {
         fs::write(home.join(format!("later{i}")), [7; 3000]).unwrap();
     }
-    rustix::process::kill_process(mounted.server(), Signal::KILL).unwrap();
+    mounted.kill_server();
     mounted.mount();
     assert_eq!(used(&home), walked(&home));
     assert_eq!(fs::metadata(home.join("synced")).unwrap().len(), 9000);
