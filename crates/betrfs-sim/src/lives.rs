@@ -98,6 +98,11 @@ impl World {
                 Err(error) => return wrong(format!("opening with a fault: {error}")),
             }
             self.disk = Arc::new(self.disk.crash(self.platform.pass(0) as u64));
+            // A copy of the node table that could not be read may have been written over. The next opening
+            // makes it anew, and tells of it as long as it lasts.
+            if let Ok(volume) = self.open() {
+                volume.env().abandon();
+            }
             opened = self.open();
         }
         let volume = match opened {

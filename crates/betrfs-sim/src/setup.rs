@@ -33,6 +33,8 @@ pub struct Setup {
     pub names_max: usize,
     /// Bytes of contents kept in memory.
     pub contents_bytes_max: usize,
+    /// Names of files with several that a copy or a removal goes through while others wait.
+    pub links_alone_max: usize,
     /// Which reads move times of access.
     pub access_times: AccessTimes,
     /// Whether names are looked up again after a late opening.
@@ -61,6 +63,7 @@ impl Setup {
             inodes_max: short(1, 1000),
             names_max: short(2, 10_000),
             contents_bytes_max: short(5000, 1 << 20),
+            links_alone_max: *rng.pick(&[0, 2, 64]),
             access_times: *rng.pick(&[AccessTimes::Never, AccessTimes::Never, AccessTimes::Relative]),
             names_are_looked_up_again: rng.percent(50),
         }
@@ -101,6 +104,7 @@ impl Setup {
             inodes_max: self.inodes_max,
             names_max: self.names_max,
             contents_bytes_max: self.contents_bytes_max,
+            links_alone_max: self.links_alone_max,
             access_times: self.access_times,
             names_are_looked_up_again: self.names_are_looked_up_again,
             ..OpenOptions::new(platform.clone())

@@ -107,6 +107,8 @@ pub struct OpCount {
     /// Number of inodes in memory and files looked at one by one while the operation held the namespace alone
     /// and all others waited.
     pub visited: u64,
+    /// The most of these of one call, from one time that it took the namespace to the next.
+    pub visited_at_once_max: u64,
 }
 
 /// The costs since the volume was opened, by kind of operation.
@@ -129,6 +131,7 @@ struct Counts {
     scans: AtomicU64,
     commits: AtomicU64,
     visited: AtomicU64,
+    visited_at_once_max: AtomicU64,
 }
 
 /// The counters as they are counted.
@@ -145,6 +148,7 @@ impl AllCounts {
                 scans: from.scans.load(Relaxed),
                 commits: from.commits.load(Relaxed),
                 visited: from.visited.load(Relaxed),
+                visited_at_once_max: from.visited_at_once_max.load(Relaxed),
             };
         }
         counters
@@ -158,6 +162,7 @@ impl AllCounts {
             view: None,
             counts,
             is_alone: Cell::new(false),
+            visited: Cell::default(),
             paths: RefCell::default(),
             dropped: RefCell::default(),
             spoiled: RefCell::default(),
@@ -179,6 +184,8 @@ pub(crate) struct Op<'v> {
     view: Option<&'v View>,
     counts: Option<&'v Counts>,
     is_alone: Cell<bool>,
+    /// What it has visited since it took the namespace.
+    visited: Cell<u64>,
     /// Paths of directories that were found before.
     paths: RefCell<Vec<(Arc<Inode>, DirPath)>>,
     /// Inodes evicted to make room. They are torn down at the end of the operation, when it holds no lock: a
@@ -205,6 +212,8 @@ enum Wanted {
     Balanced,
     /// What a batch with clones needs.
     Prepared(Batch),
+    /// Nothing: a part of the work is done, and others are to have their turn.
+    Turn,
 }
 
 /// A query that may have to read from the device.
@@ -230,6 +239,7 @@ impl<'v> Op<'v> {
     pub fn is_alone_with(&self, paths: Vec<(Arc<Inode>, DirPath)>) {
         self.paths.replace(paths);
         self.is_alone.set(true);
+        self.visited.set(0);
     }
 
     /// Whether the operation holds the namespace alone.
@@ -243,6 +253,8 @@ impl<'v> Op<'v> {
             && let Some(counts) = self.counts
         {
             counts.visited.fetch_add(count as u64, Relaxed);
+            self.visited.set(self.visited.get().saturating_add(count as u64));
+            counts.visited_at_once_max.fetch_max(self.visited.get(), Relaxed);
         }
     }
 
@@ -286,8 +298,8 @@ impl<'v> Op<'v> {
     /// changes nothing before its commit, behind which it makes no query.
     pub fn without_waiting<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
         let before = self.waits.get();
-        let (mut last, mut preparations) = (None, 0);
-        for _ in 0..FETCHES_MAX {
+        let (mut last, mut preparations, mut fetches) = (None, 0, 0);
+        while fetches < FETCHES_MAX {
             self.waits.set(false);
             let done = attempt();
             self.waits.set(before);
@@ -301,9 +313,14 @@ impl<'v> Op<'v> {
             self.is_alone.set(false);
             self.paths.take();
             self.spoiled.take();
+            fetches += 1;
             // What cannot be read is met again below, if the operation needs it. What is wanted twice in a
             // row has left memory since: the cache is too small.
             let fetched = match self.wanted.take() {
+                Some(Wanted::Turn) => {
+                    fetches -= 1;
+                    Ok(())
+                }
                 Some(Wanted::Query(query)) if last.as_ref() != Some(&query) => {
                     let fetched = self.fetch(&query);
                     last = Some(query);
@@ -327,6 +344,19 @@ impl<'v> Op<'v> {
         let done = attempt();
         self.waits.set(before);
         done
+    }
+
+    /// Gives others a turn: the attempt ends with this error, after a part of its work that is complete by
+    /// itself, and is made again. Without it, if this is not an attempt that is made again.
+    ///
+    /// # Errors
+    /// That one.
+    pub fn give_turn(&self) -> Result<()> {
+        if self.waits.get() {
+            return Ok(());
+        }
+        self.wanted.replace(Some(Wanted::Turn));
+        Err(betree::Error::NotInMemory.into())
     }
 
     /// Whether the operation was attempted before, and has begun anew.

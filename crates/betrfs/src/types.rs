@@ -411,6 +411,9 @@ pub struct OpenOptions {
     pub inodes_max: usize,
     /// Number of names in memory above which those of inodes that are not in memory are evicted.
     pub names_max: usize,
+    /// The most names of files with several names that a clone or the removal of a tree goes through while
+    /// others wait; of more it goes through without the lock of all names.
+    pub links_alone_max: usize,
     /// The most bytes of memory for contents of small files: files of up to 4 KiB that were read.
     pub contents_bytes_max: usize,
     /// Which accesses count for the time of last access; none of a volume that is opened for reading.
@@ -443,6 +446,7 @@ impl OpenOptions {
             watcher: None,
             inodes_max: 1 << 16,
             names_max: 1 << 20,
+            links_alone_max: 64,
             contents_bytes_max: 16 << 20,
             access_times: AccessTimes::Relative,
             listings_count: true,

@@ -146,9 +146,11 @@ impl Kernel {
         let percent = *rng.pick(&[20, 50, 100]);
         {
             let mut caches = self.caches.lock();
-            // The names in a directory are forgotten before the directory.
-            let parents: Vec<u64> = caches.names.keys().map(|(dir, _)| *dir).collect();
-            caches.names.retain(|_, dentry| parents.contains(&dentry.node) || !rng.percent(percent));
+            // The names in a directory are forgotten before the directory, and none by which something is
+            // held.
+            let mut kept: Vec<u64> = caches.names.keys().map(|(dir, _)| *dir).collect();
+            kept.extend(self.held.values().map(|held| held.node));
+            caches.names.retain(|_, dentry| kept.contains(&dentry.node) || !rng.percent(percent));
             let mut nodes: Vec<u64> = caches.inodes.keys().copied().collect();
             nodes.sort_unstable();
             for node in nodes {

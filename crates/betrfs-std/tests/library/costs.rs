@@ -25,6 +25,7 @@ fn cost(fs: &Fs, run: impl FnOnce()) -> OpCount {
             scans: sum.scans + count.scans,
             commits: sum.commits + count.commits,
             visited: sum.visited + count.visited,
+            visited_at_once_max: 0,
         })
     };
     let before = all();
@@ -36,6 +37,7 @@ fn cost(fs: &Fs, run: impl FnOnce()) -> OpCount {
         scans: after.scans - before.scans,
         commits: after.commits - before.commits,
         visited: after.visited - before.visited,
+        visited_at_once_max: 0,
     }
 }
 

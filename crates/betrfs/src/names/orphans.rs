@@ -81,8 +81,13 @@ impl Orphans {
             && self.by_base.lock().contains_key(own)
     }
 
-    /// The unlinked files with blocks below a directory.
-    pub fn below(&self, path: &[u8]) -> Vec<(Arc<[u8]>, Arc<Inode>)> {
+    /// Whether any unlinked file has blocks below a directory.
+    pub fn are_below(&self, path: &[u8]) -> bool {
+        !self.below(path, 1).is_empty()
+    }
+
+    /// The unlinked files with blocks below a directory, this many at most.
+    pub fn below(&self, path: &[u8], most: usize) -> Vec<(Arc<[u8]>, Arc<Inode>)> {
         if self.count.load(Acquire) == 0 {
             return Vec::new();
         }
@@ -90,6 +95,7 @@ impl Orphans {
         let by_base = self.by_base.lock();
         let from = by_base.range::<[u8], _>((Bound::Included(first.as_slice()), Bound::Unbounded));
         from.take_while(|(base, _)| key::is_below(path, base))
+            .take(most)
             .map(|(base, orphan)| (base.clone(), orphan.inode.clone()))
             .collect()
     }

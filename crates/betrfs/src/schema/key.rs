@@ -6,9 +6,9 @@
 //! below its siblings. A *path* here is the key without the doubling (`00 a 00 b 00 c`; the root's is empty),
 //! from which the keys below it are made.
 //!
-//! Other keys begin with another byte: 01 objects (files with several names), 02 markers of unlinked files,
-//! 03 snapshots, 05 the root's own record and the volume's record. 04, and 06 and above, are for later
-//! versions: a check reports a key there, and nothing reads it.
+//! Other keys begin with another byte: 01 objects (files with several names), 02 markers of what has no name,
+//! 03 snapshots, 04 detached trees (`key/detached.rs`), 05 the root's own record and the volume's record. 06
+//! and above are for later versions: a check reports a key there, and nothing reads it.
 //!
 //! The snapshots of a directory are the entries of the path made of 03, the directory's path and 00. Because
 //! no component is empty, the snapshots of its subdirectories have other keys, and all of them together have
@@ -19,6 +19,7 @@
 
 mod data;
 mod describe;
+mod detached;
 
 use alloc::vec::Vec;
 
@@ -29,6 +30,9 @@ pub(crate) use data::{
     split_data, xattr, xattrs,
 };
 pub(crate) use describe::{describe, describe_cut, described};
+pub(crate) use detached::{
+    detached, detached_number, detached_objects, detached_own, detached_path, detached_snapshots,
+};
 
 /// The longest name in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
@@ -181,7 +185,12 @@ pub(crate) fn object(oid: u64) -> Vec<u8> {
 
 /// Bounds of all objects.
 pub(crate) fn objects() -> (Cut, Cut) {
-    within(alloc::vec![OBJECT])
+    within(all_objects())
+}
+
+/// The prefix of all objects.
+pub(crate) fn all_objects() -> Vec<u8> {
+    alloc::vec![OBJECT]
 }
 
 /// The object id in the key of an object.
@@ -190,7 +199,7 @@ pub(crate) fn object_id(key: &[u8]) -> Option<u64> {
     (*kind == OBJECT).then_some(u64::from_be_bytes(oid.try_into().ok()?))
 }
 
-/// The key of the marker of an unlinked file.
+/// The key of a marker.
 pub(crate) fn marker(oid: u64) -> Vec<u8> {
     numbered(MARKER, oid)
 }
@@ -215,7 +224,7 @@ fn numbered(kind: u8, number: u64) -> Vec<u8> {
 
 /// The first byte of a key that only later versions understand.
 pub(crate) fn reserved_space(key: &[u8]) -> Option<u8> {
-    key.first().copied().filter(|first| *first == SNAPSHOT + 1 || *first > ROOT)
+    key.first().copied().filter(|first| *first > ROOT)
 }
 
 #[cfg(test)]

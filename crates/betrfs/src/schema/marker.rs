@@ -1,7 +1,8 @@
-//! The small records of the reserved spaces: markers of unlinked files, and the volume's own.
+//! The small records of the reserved spaces: markers of what has no name, and the volume's own.
 //!
 //! ```text
-//! marker: version u8 | kind u8 (0: an unlinked file) | reserved u16 | own key of the file
+//! marker: version u8 | kind u8 | reserved u16 | own key of the file (kind 0 alone)
+//!         kinds: 0 an unlinked file, 1 a removed tree, 2 a copy of a tree that is not complete
 //! volume: schema u32 | reserved u32 | features u64 | ids u64 | oids u64 | 32 bytes that are kept
 //! ```
 //! An unknown kind or feature is refused.
@@ -16,22 +17,47 @@ use crate::error::{Error, Result};
 use crate::schema::{damaged, key, unknown};
 
 const MARKER_VERSION: u8 = 1;
-/// The only kind of marker.
 const UNLINKED: u8 = 0;
+const REMOVED: u8 = 1;
+const COPY: u8 = 2;
 
-/// A file that was unlinked while it was open: its blocks are to be deleted.
+/// What has no name, and is to be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Marker {
-    /// The own key of the blocks.
-    pub base: Vec<u8>,
+pub(crate) enum Marker {
+    /// A file that was unlinked while it was open: its blocks, at this own key.
+    Unlinked { base: Vec<u8> },
+    /// The detached tree of the marker's own number.
+    Detached(Detached),
+}
+
+/// Why a tree has no name (`volume/detached.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detached {
+    /// It was removed. All names in it count for their files with several names.
+    Removed,
+    /// It is a copy that is not complete. Names in it count if they lead to objects that were made for it:
+    /// those have higher numbers than the tree.
+    Copy,
+}
+
+impl Detached {
+    /// Whether the name of an object counts in the detached tree of this number.
+    pub fn counts(self, number: u64, oid: u64) -> bool {
+        self == Detached::Removed || oid > number
+    }
 }
 
 impl Marker {
     /// Its bytes in `meta`.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(4 + self.base.len());
-        bytes.extend_from_slice(&[MARKER_VERSION, UNLINKED, 0, 0]);
-        bytes.extend_from_slice(&self.base);
+        let (kind, base) = match self {
+            Marker::Unlinked { base } => (UNLINKED, base.as_slice()),
+            Marker::Detached(Detached::Removed) => (REMOVED, &[][..]),
+            Marker::Detached(Detached::Copy) => (COPY, &[][..]),
+        };
+        let mut bytes = Vec::with_capacity(4 + base.len());
+        bytes.extend_from_slice(&[MARKER_VERSION, kind, 0, 0]);
+        bytes.extend_from_slice(base);
         bytes
     }
 
@@ -41,10 +67,12 @@ impl Marker {
             [MARKER_VERSION, UNLINKED, 0, 0, base @ ..]
                 if key::split_entry(base).is_some() || key::object_id(base).is_some() =>
             {
-                Ok(Marker { base: base.to_vec() })
+                Ok(Marker::Unlinked { base: base.to_vec() })
             }
             [MARKER_VERSION, UNLINKED, 0, 0, ..] => Err(damaged(at, "it names no file")),
-            [MARKER_VERSION, kind, ..] if *kind != UNLINKED => Err(unknown(at, "marker of kind", *kind)),
+            [MARKER_VERSION, REMOVED, 0, 0] => Ok(Marker::Detached(Detached::Removed)),
+            [MARKER_VERSION, COPY, 0, 0] => Ok(Marker::Detached(Detached::Copy)),
+            [MARKER_VERSION, kind, ..] if *kind > COPY => Err(unknown(at, "marker of kind", *kind)),
             [MARKER_VERSION, ..] => Err(damaged(at, "it is too short, or reserved bytes are in use")),
             [version, ..] => Err(unknown(at, "marker of version", *version)),
             [] => Err(damaged(at, "it is empty")),
@@ -132,12 +160,17 @@ mod tests {
 
     #[test]
     fn markers_and_the_volume_record_come_back_and_other_bytes_are_refused() {
-        let marker = Marker { base: key::entry(b"", b"f") };
-        assert_eq!(Marker::decode(b"m", &marker.encode()), Ok(marker));
-        for bad in [&b""[..], b"\x01", b"\x01\0\0\0", b"\x01\0\0\0xyz", b"\x01\0\x01\0\0\0f"] {
+        let unlinked = Marker::Unlinked { base: key::entry(b"", b"f") };
+        let detached = [Detached::Removed, Detached::Copy].map(Marker::Detached);
+        for marker in detached.into_iter().chain([unlinked]) {
+            assert_eq!(Marker::decode(b"m", &marker.encode()), Ok(marker));
+        }
+        let bad =
+            [&b""[..], b"\x01", b"\x01\0\0\0", b"\x01\0\0\0xyz", b"\x01\0\x01\0\0\0f", b"\x01\x02\0\0f"];
+        for bad in bad {
             assert!(matches!(Marker::decode(b"m", bad), Err(Error::Damaged { .. })), "{bad:?}");
         }
-        for later in [&b"\x02\0\0\0\0\0f"[..], b"\x01\x01\0\0\0\0f"] {
+        for later in [&b"\x02\0\0\0\0\0f"[..], b"\x01\x03\0\0\0\0f"] {
             assert!(matches!(Marker::decode(b"m", later), Err(Error::UnknownKind { .. })), "{later:?}");
         }
         let record = VolumeRecord { features: QUOTAS, ids: 3, oids: 4, kept: [9; 32] };

@@ -31,7 +31,7 @@ use betree_platform::Device;
 
 use crate::error::{Error, Result};
 use crate::op::{AllCounts, Op, OpKind};
-use crate::schema::{DATA, META, VolumeRecord, key};
+use crate::schema::{DATA, Detached, META, VolumeRecord, key};
 use crate::types::{OpenMode, OpenOptions};
 use crate::volume::{Volume, each_marker, first_records};
 use code::Code;
@@ -71,6 +71,8 @@ struct Check<'a> {
     links: BTreeMap<u64, LinkCount>,
     /// The keys with blocks of unlinked files.
     orphans: BTreeSet<Vec<u8>>,
+    /// The trees that are being removed or copied, by number.
+    detached: BTreeMap<u64, Detached>,
     /// The paths of directories with quotas.
     quotas: Vec<Vec<u8>>,
     /// The lowest ids that were never reserved.
@@ -236,7 +238,7 @@ fn refusal(op: &Op<'_>) -> Option<Error> {
 }
 
 /// Whether a check could say more about a failure.
-fn is_damage(error: &Error) -> bool {
+pub(super) fn is_damage(error: &Error) -> bool {
     use betree::Error::{BadRecord, Corrupt, Device, KnownDamage};
     matches!(
         error,
@@ -335,6 +337,7 @@ impl<'a> Check<'a> {
             dirs: BTreeMap::new(),
             links: BTreeMap::new(),
             orphans: BTreeSet::new(),
+            detached: BTreeMap::new(),
             quotas: Vec::new(),
             volume: None,
             redirects: 0,

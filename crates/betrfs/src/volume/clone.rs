@@ -4,11 +4,13 @@
 //! The copy's inode numbers differ from the source's by a fresh salt in its root. Files with several names
 //! are the exception, because they lie outside of their directories: each of them with names inside gets a
 //! new object, to which its names inside the copy lead. These objects are copied ahead, under markers; if a
-//! crash comes in between, the next opening deletes the objects by them.
+//! crash comes in between, the next opening deletes the objects by them. If the names are many, the whole
+//! copy is made ahead (`detached.rs`).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
 
 use betree::Batch;
@@ -32,6 +34,7 @@ use crate::types::{Entry, FileType, InodeId, Owned};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
 use crate::volume::charge::{Charge, spoil, stored_use};
+use crate::volume::detached::{CopyWanted, DetachedCopy};
 use crate::volume::measure::Measuring;
 
 /// Number of linked files copied in one batch, at most.
@@ -46,6 +49,18 @@ pub(super) struct Copy<'a> {
     pub flags: Flags,
     /// What is used of its quota, if it has one that is new.
     pub used: Option<Amount>,
+    pub ahead: Ahead<'a>,
+}
+
+/// Whether a copy is made ahead, which does not keep others waiting for its files with several names.
+#[derive(Clone, Copy)]
+pub(super) enum Ahead<'a> {
+    /// It was.
+    Made(&'a DetachedCopy),
+    /// It is to be, if it has many of these: then the operation ends with an error, and notes that here.
+    IfMany(&'a Cell<bool>),
+    /// It is not.
+    Never,
 }
 
 /// A linked file on its way into a copy.
@@ -84,7 +99,12 @@ impl Volume {
     /// become too long.
     pub fn clone_inode(&self, source: InodeId, parent: InodeId, name: &[u8]) -> Result<Entry> {
         check_name(name)?;
-        self.measured(|measuring| self.make_copy(source, parent, name, measuring))
+        self.measured(|measuring| {
+            let wanted = CopyWanted { flags: Flags::default(), target: None, by: None };
+            self.with_copy(source, wanted, measuring, |ahead| {
+                self.make_copy(source, parent, name, ahead, measuring)
+            })
+        })
     }
 
     fn make_copy(
@@ -92,6 +112,7 @@ impl Volume {
         source: InodeId,
         parent: InodeId,
         name: &[u8],
+        ahead: Ahead<'_>,
         measuring: &Measuring<'_>,
     ) -> Result<Entry> {
         let op = self.update(OpKind::Clone, 0)?;
@@ -108,10 +129,10 @@ impl Volume {
                 return Err(Error::Exists);
             }
             refuse_if_immutable(&dir.state.read().record)?;
-            let more = self.copied_amount(&op, &path, &source, measuring)?;
+            let more = self.copied_amount(&op, &path, &source, ahead, measuring)?;
             let now_ns = self.platform.now_ns();
             let ino = self.numbers.id(&op)?;
-            let mut record = self.copied_record(&source, ino.wrapping_sub(path.salts), now_ns);
+            let mut record = self.copied_record(&source, ahead, ino.wrapping_sub(path.salts), now_ns);
             unprotect(&mut record);
             let becomes_object = record.file_type == FileType::Regular && self.orphans.occupy(&to_key);
             if record.is_dir() {
@@ -139,8 +160,11 @@ impl Volume {
             let child_path = key::child_path(&path.bytes, name);
             batch.put(META, &key::own(&path.bytes), &dir_record.encode());
             // Before it counts, which may be in its source.
-            let used = use_of_copy(&op, &source, &record)?;
-            let copy = Copy { to_key: &own, to_path: &child_path, flags: Flags::default(), used };
+            let used = match ahead {
+                Ahead::Made(ahead) => ahead.used,
+                _ => use_of_copy(&op, &source, &record)?,
+            };
+            let copy = Copy { to_key: &own, to_path: &child_path, flags: Flags::default(), used, ahead };
             // A measurement of the directory does not know all files with several names in the copy.
             spoil(&op, &path);
             let charge = self.charge(&op, &path, more, &mut batch)?;
@@ -184,7 +208,7 @@ impl Volume {
     /// two are not both files or both directories; [`Error::NameTooLong`] as in
     /// [`clone_inode`](Volume::clone_inode).
     pub fn clone_onto(&self, source: InodeId, target: InodeId) -> Result<()> {
-        self.measured(|measuring| self.fill(source, target, None, measuring))
+        self.measured(|measuring| self.fill_while_known(source, target, None, measuring))
     }
 
     /// Does the same for a user whose the source is as a whole; the target must be the user's too.
@@ -193,7 +217,19 @@ impl Volume {
     /// Those of `clone_onto`; [`Error::NotPermitted`] if the target belongs to somebody else; [`Error::Busy`]
     /// if something may have come into the source that is not the user's: it is to be looked through again.
     pub fn clone_onto_as(&self, owned: &Owned, target: InodeId) -> Result<()> {
-        self.measured(|measuring| self.fill(owned.node, target, Some(owned), measuring))
+        self.measured(|measuring| self.fill_while_known(owned.node, target, Some(owned), measuring))
+    }
+
+    fn fill_while_known(
+        &self,
+        source: InodeId,
+        target: InodeId,
+        by: Option<&Owned>,
+        measuring: &Measuring<'_>,
+    ) -> Result<()> {
+        let left_out = self.inode(target)?;
+        let wanted = CopyWanted { flags: Flags::default(), target: Some(&left_out), by };
+        self.with_copy(source, wanted, measuring, |ahead| self.fill(source, target, by, ahead, measuring))
     }
 
     fn fill(
@@ -201,6 +237,7 @@ impl Volume {
         source: InodeId,
         target: InodeId,
         by: Option<&Owned>,
+        ahead: Ahead<'_>,
         measuring: &Measuring<'_>,
     ) -> Result<()> {
         let op = self.update(OpKind::Clone, 0)?;
@@ -213,7 +250,9 @@ impl Volume {
             refuse_in_snapshot(&op, &target, &target.state.read().record)?;
             let old = target.state.read().record.clone();
             if let Some(owned) = by {
-                self.still_owned(&exclusive, &op, &source, owned)?;
+                if !matches!(ahead, Ahead::Made(_)) {
+                    self.still_owned(&exclusive, &op, &source, owned)?;
+                }
                 if old.uid != owned.uid {
                     return Err(Error::NotPermitted);
                 }
@@ -242,10 +281,10 @@ impl Volume {
                 false => self.counted_path(&op, &target)?,
             };
             let more = match &counted {
-                Some(path) => self.copied_amount(&op, path, &source, measuring)? - Amount::of(&old),
+                Some(path) => self.copied_amount(&op, path, &source, ahead, measuring)? - Amount::of(&old),
                 None => Amount::default(),
             };
-            let mut record = self.copied_record(&source, old.id, self.platform.now_ns());
+            let mut record = self.copied_record(&source, ahead, old.id, self.platform.now_ns());
             unprotect(&mut record);
             // It is the object that it was, for handles of it too.
             (record.nlink, record.crtime_ns) = (old.nlink, old.crtime_ns);
@@ -261,9 +300,15 @@ impl Volume {
                 let (lo, hi) = key::xattrs(&own);
                 batch.delete_range(DATA, &lo, &hi);
             }
-            let left_out = leave_out(&op, &mut batch, &mut record, &source, &target, &path)?;
-            let used = use_of_copy(&op, &source, &record)?.map(|used| used - left_out);
-            let copy = Copy { to_key: &own, to_path: &path, flags: Flags::default(), used };
+            let (left_out, used) = match ahead {
+                // There it was left out.
+                Ahead::Made(ahead) => (Amount::default(), ahead.used),
+                _ => {
+                    let left_out = leave_out(&op, &mut batch, &mut record, &source, &target, (&path, &path))?;
+                    (left_out, use_of_copy(&op, &source, &record)?.map(|used| used - left_out))
+                }
+            };
+            let copy = Copy { to_key: &own, to_path: &path, flags: Flags::default(), used, ahead };
             let charge = match &counted {
                 // What is not counted for a quota was not measured either.
                 Some(path) if path.quota().is_none() => {
@@ -291,9 +336,30 @@ impl Volume {
         })
     }
 
-    /// The record of a copy.
-    pub(super) fn copied_record(&self, source: &Inode, id: u64, now_ns: i64) -> Record {
-        let mut record = with_atime(source, &source.state.read());
+    /// Carries out an operation that makes a copy. If it meets too many names of files with several, the copy
+    /// is made ahead, and the operation carried out with it.
+    pub(super) fn with_copy<T>(
+        &self,
+        source: InodeId,
+        wanted: CopyWanted<'_>,
+        measuring: &Measuring<'_>,
+        operation: impl Fn(Ahead<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let are_many = Cell::new(false);
+        let done = operation(Ahead::IfMany(&are_many));
+        if !are_many.get() {
+            return done;
+        }
+        let copy = self.detach_copy(source, wanted, measuring)?;
+        operation(Ahead::Made(&copy)).inspect_err(|_| self.give_up_copy(&copy))
+    }
+
+    /// The record of a copy, which may have been made ahead.
+    pub(super) fn copied_record(&self, source: &Inode, ahead: Ahead<'_>, id: u64, now_ns: i64) -> Record {
+        let mut record = match ahead {
+            Ahead::Made(copy) => copy.record.clone(),
+            _ => with_atime(source, &source.state.read()),
+        };
         (record.id, record.nlink, record.snapshots) = (id, 1, 0);
         record.flags.clear(Flags::READ_ONLY);
         record.set_maker(None);
@@ -310,8 +376,12 @@ impl Volume {
         op: &Op<'_>,
         to: &DirPath,
         source: &Arc<Inode>,
+        ahead: Ahead<'_>,
         measuring: &Measuring<'_>,
     ) -> Result<Amount> {
+        if let (Ahead::Made(copy), Some(_)) = (ahead, to.quota()) {
+            return copy.more.ok_or(Error::Uncounted);
+        }
         let own = {
             let record = &source.state.read().record;
             if !record.is_dir() {
@@ -350,8 +420,14 @@ impl Volume {
         copy: &Copy<'_>,
         record: &mut Record,
     ) -> Result<Vec<LinkedCopy>> {
-        let Copy { to_key, to_path, flags, used } = *copy;
+        let Copy { to_key, to_path, flags, used, ahead } = *copy;
         batch.limit_clone_keys(key::OWN_KEY_BYTES_MAX);
+        if let Ahead::Made(made) = ahead {
+            self.move_orphans_away(exclusive, op, to_path)?;
+            self.attach(op, batch, made, record, (to_key, to_path))?;
+            put_copy(batch, record, to_key, used);
+            return Ok(Vec::new());
+        }
         let from_key = op.own_key(source)?;
         copy_data(op, batch, record, &from_key, to_key)?;
         if matches!(source.place(), Place::Orphan { .. }) {
@@ -370,7 +446,7 @@ impl Volume {
                     batch.clone_range(DATA, &from, &to);
                 }
                 if !planted::is(Bug::LinkedFilesShared) {
-                    linked = self.copy_linked(op, &from_path, to_path, flags)?;
+                    linked = self.copy_linked(op, &from_path, to_path, flags, ahead)?;
                 }
             }
         }
@@ -383,24 +459,33 @@ impl Volume {
                 batch.put(LINKS, name, &oid.to_be_bytes());
             }
         }
-        if let Some(used) = used {
-            batch.put(DATA, &key::quota_use(to_key), &used.encode());
-        }
-        batch.put(META, to_key, &record.encode());
+        put_copy(batch, record, to_key, used);
         Ok(linked)
     }
 
     /// Copies each file that has several names and at least one of them below a directory.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if the copy is to be made ahead.
     fn copy_linked(
         &self,
         op: &Op<'_>,
         from_path: &[u8],
         to_path: &[u8],
         flags: Flags,
+        ahead: Ahead<'_>,
     ) -> Result<Vec<LinkedCopy>> {
         let mut names: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
+        let mut seen = 0;
         let mut links = op.scan(LINKS, key::subtree(from_path));
         while let Some((at, oid)) = links.next()? {
+            seen += 1;
+            if let Ahead::IfMany(are_many) = ahead
+                && seen > self.links_alone_max
+            {
+                are_many.set(true);
+                return Err(Error::Busy);
+            }
             let oid =
                 oid.try_into().map(u64::from_be_bytes).map_err(|_| damaged(at, "it is no object id"))?;
             let rest = at.get(from_path.len()..).unwrap_or_default();
@@ -435,7 +520,7 @@ impl Volume {
                 record.flags.set(flags);
             }
             record.nlink = u32::try_from(names.len()).map_err(|_| Error::TooManyLinks)?;
-            batch.put(META, &key::marker(marker), &Marker { base: to.clone() }.encode());
+            batch.put(META, &key::marker(marker), &Marker::Unlinked { base: to.clone() }.encode());
             copy_data(op, &mut batch, &record, &from, &to)?;
             copies.push(LinkedCopy { oid, marker, record, names });
             files += 1;
@@ -514,6 +599,14 @@ impl Volume {
     }
 }
 
+/// Adds to a batch the record of a copy, and what is used of its quota.
+fn put_copy(batch: &mut Batch, record: &Record, to_key: &[u8], used: Option<Amount>) {
+    if let Some(used) = used {
+        batch.put(DATA, &key::quota_use(to_key), &used.encode());
+    }
+    batch.put(META, to_key, &record.encode());
+}
+
 /// What is used of the quota of a copy, if its record has one.
 pub(super) fn use_of_copy(op: &Op<'_>, source: &Arc<Inode>, record: &Record) -> Result<Option<Amount>> {
     let Some(quota) = source.quota().filter(|_| record.quota().is_some()) else { return Ok(None) };
@@ -530,25 +623,26 @@ pub(super) fn stored_object(op: &Op<'_>, oid: u64) -> Result<Record> {
     }
 }
 
-/// Adds to a batch the removal of a copy's target from the copy, if the target is below its source. Point
-/// changes apply after clones. `record` is the copy's own. Returns what the copy has less.
-fn leave_out(
+/// Adds to a batch the removal of a copy's target from the copy, if the target is below its source: the paths
+/// are those of the target and, for now, of the copy. Point changes apply after clones. `record` is the
+/// copy's own. Returns what the copy has less.
+pub(super) fn leave_out(
     op: &Op<'_>,
     batch: &mut Batch,
     record: &mut Record,
     source: &Arc<Inode>,
     target: &Arc<Inode>,
-    to_path: &[u8],
+    (target_path, to_path): (&[u8], &[u8]),
 ) -> Result<Amount> {
     let Place::Named { parent, name, .. } = target.place() else { return Ok(Amount::default()) };
     if !record.is_dir() {
         return Ok(Amount::default());
     }
     let source_path = op.dir_path(source)?.bytes;
-    if !key::is_below(&source_path, to_path) {
+    if !key::is_below(&source_path, target_path) {
         return Ok(Amount::default());
     }
-    let parent_path = to_path.get(..to_path.len().saturating_sub(name.len() + 1)).unwrap_or_default();
+    let parent_path = target_path.get(..target_path.len().saturating_sub(name.len() + 1)).unwrap_or_default();
     let rest = parent_path.get(source_path.len()..).unwrap_or_default();
     let copied_parent = [to_path, rest].concat();
     let copied = key::entry(&copied_parent, &name);

@@ -164,7 +164,7 @@ impl Volume {
         let path = parent.dir_path()?;
         let held = self.hold(&op, &path, Amount::of(&record))?;
         let mut batch = Batch::new();
-        batch.put(META, &key::marker(marker), &Marker { base: base.to_vec() }.encode());
+        batch.put(META, &key::marker(marker), &Marker::Unlinked { base: base.to_vec() }.encode());
         op.commit(&batch)?;
         let place = Place::Orphan { marker, base: base.clone() };
         let inode = self.keep(&op, Inode::new(ino, place, record, None));

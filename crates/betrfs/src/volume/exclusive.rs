@@ -5,20 +5,24 @@
 //!
 //! | operation | objects it looks at one by one while it holds the namespace alone |
 //! |---|---|
-//! | `rename` | unlinked open files below a directory that moves |
+//! | `rename` | unlinked open files below a directory that moves, 64 at a time |
 //! | `link` | nothing |
-//! | `clone_inode`, `clone_onto` | unlinked open files below the source and the target, linked files below the source |
+//! | `clone_inode`, `clone_onto` | unlinked open files below the source and the target, 64 at a time; files of up to 64 names of files with several below the source |
 //! | `share_range` | nothing |
 //! | making a snapshot | as `clone_inode` |
-//! | `restore_snapshot` | as `clone_inode` of the directory and of the snapshot, and as `remove_below` |
-//! | removing a snapshot, `remove_below` | open files and linked files below it, and the directories that lead to open ones |
-//! | `set_quota`, `clear_quota` | linked files below it |
+//! | removing a snapshot, `remove_below` | open files below it, 64 at a time, and the directories that lead to them; names of files with several, 64 at a time |
+//! | the same in a quota | all names of files with several below it |
+//! | `restore_snapshot` | as `remove_below`; all files with several names below the directory and the snapshot |
+//! | `set_quota`, `clear_quota` | files with several names below it, in memory |
 //! | `check` | everything: nobody else can use the volume |
 //!
 //! Each of them makes a fixed number of queries, in memory as far as the cache reaches
-//! ([`Op::without_waiting`]), and one more for each linked file; a batch is as large as the log allows.
-//! [`OpCount::visited`](crate::OpCount::visited) counts the objects of the table above. The means:
+//! ([`Op::without_waiting`]), and one more for each file with several names; a batch is as large as the log
+//! allows. [`OpCount::visited`](crate::OpCount::visited) counts the objects of the table above. The means:
 //!
+//! - **A part of the files at a time**: what is moved away from below a directory is done for good, so the
+//!   operation gives others their turn, and begins anew ([`Op::give_turn`]). Names of files with several are
+//!   gone through in a tree that nobody else comes to (`detached.rs`).
 //! - **Paths** are found before, with the namespace shared ([`Volume::exclusive`]): a path of 32,000
 //!   directories, which any user can make, is then a cost of that user's operations alone. The paths hold as
 //!   long as no directory has moved since, as counted by `moves`; after a move, short paths are found again,

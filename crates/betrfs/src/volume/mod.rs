@@ -30,6 +30,7 @@ mod charge;
 mod check;
 mod clone;
 mod create;
+mod detached;
 mod exclusive;
 mod fallocate;
 mod find_inode;
@@ -62,6 +63,7 @@ mod xattr;
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use betree::{Batch, Env, Geometry, Identity, Options, State as EnvState};
 use betree_platform::sync::Mutex;
@@ -76,7 +78,9 @@ use crate::names::{
 use crate::op::{AllCounts, Counters, Op, OpKind};
 use crate::planted::{self, Bug};
 use crate::schema::block::{BLOCK, BlockUpsert};
-use crate::schema::{DATA, DICTS, META, Marker, QUOTAS, Record, Stored, VolumeRecord, damaged, key};
+use crate::schema::{
+    DATA, DICTS, Detached, META, Marker, QUOTAS, Record, Stored, VolumeRecord, damaged, key,
+};
 use crate::types::{FileType, FormatOptions, InodeId, OpenOptions, StatFs};
 use access_times::AccessPolicy;
 use charge::Quotas;
@@ -136,6 +140,8 @@ pub struct Volume {
     epochs: ListingEpochs,
     /// The most bytes written in one batch.
     piece_bytes: u64,
+    /// The most names of files with several names that are gone through while others wait.
+    links_alone_max: usize,
     access_policy: AccessPolicy,
     accessed: AccessQueue,
     foreign: ForeignEvents,
@@ -276,11 +282,12 @@ impl Volume {
     pub fn from_env(env: Arc<Env>, options: OpenOptions) -> Result<Volume> {
         let counts = AllCounts::default();
         let takes_changes = !matches!(env.state(), EnvState::ReadOnly(_));
+        let mut detached = Vec::new();
         let (stored, root) = {
             let op = counts.begin(&env, OpKind::Internal);
             let first = first_records(&op)?;
             if takes_changes {
-                reap_all(&op)?;
+                detached = reap_all(&op)?;
             }
             first
         };
@@ -290,8 +297,9 @@ impl Volume {
         let (root, _) = table.insert(Inode::new(ROOT_ID, Place::Root, root, Some(dir)));
         // Half of the largest batch: the other half is for keys and records.
         let piece_bytes = 1u64 << (env.batch_bytes_max() as u64 / 2).clamp(BLOCK, PIECE_BYTES_MAX).ilog2();
-        Ok(Volume {
+        let volume = Volume {
             piece_bytes,
+            links_alone_max: options.links_alone_max,
             env,
             platform: options.platform,
             namespace: Namespace::default(),
@@ -319,7 +327,9 @@ impl Volume {
             foreign: ForeignEvents::default(),
             quotas: Quotas::new(stored.features & QUOTAS != 0),
             own_changes: OwnChanges::default(),
-        })
+        };
+        volume.clear_all_detached(&detached)?;
+        Ok(volume)
     }
 
     /// The engine below.
@@ -515,7 +525,7 @@ fn read_root(op: &Op<'_>) -> Result<Record> {
     }
 }
 
-/// Reads the markers of files that were unlinked while open, and gives each with its key to `each`.
+/// Reads the markers of what has no name, and gives each with its key to `each`.
 fn each_marker(op: &Op<'_>, each: &mut dyn FnMut(&[u8], Marker) -> Result<()>) -> Result<()> {
     let mut markers = op.scan(META, key::markers());
     while let Some((at, bytes)) = markers.next()? {
@@ -524,16 +534,23 @@ fn each_marker(op: &Op<'_>, each: &mut dyn FnMut(&[u8], Marker) -> Result<()>) -
     Ok(())
 }
 
-/// Deletes what is left of files that were unlinked while open.
-fn reap_all(op: &Op<'_>) -> Result<()> {
-    let mut batch = Batch::new();
+/// Deletes what is left of files that were unlinked while open. Returns the detached trees that are left.
+fn reap_all(op: &Op<'_>) -> Result<Vec<(u64, Detached)>> {
+    let (mut batch, mut detached) = (Batch::new(), Vec::new());
     each_marker(op, &mut |at, marker| {
-        let (lo, hi) = key::blocks_from(&marker.base, 0);
+        let base = match marker {
+            Marker::Unlinked { base } => base,
+            Marker::Detached(why) => {
+                detached.extend(key::marker_id(at).map(|number| (number, why)));
+                return Ok(());
+            }
+        };
+        let (lo, hi) = key::blocks_from(&base, 0);
         batch.delete_range(DATA, &lo, &hi);
-        if key::object_id(&marker.base).is_some() {
+        if key::object_id(&base).is_some() {
             // An object's attributes are its own, as those of a copy that a clone made ahead. Attributes
             // under the key of a name may belong to another entry.
-            let (lo, hi) = key::xattrs(&marker.base);
+            let (lo, hi) = key::xattrs(&base);
             batch.delete_range(DATA, &lo, &hi);
         }
         batch.delete(META, at);
@@ -542,5 +559,6 @@ fn reap_all(op: &Op<'_>) -> Result<()> {
         }
         Ok(())
     })?;
-    op.commit(&batch)
+    op.commit(&batch)?;
+    Ok(detached)
 }

@@ -33,13 +33,17 @@ impl Volume {
     /// [`Error::Stale`](crate::Error::Stale).
     pub fn open_files_in(&self, source: InodeId) -> Result<Vec<InodeId>> {
         let op = self.query(OpKind::Internal);
-        let shared = self.namespace.shared();
-        let source = self.inode(source)?;
-        if !source.state.read().record.is_dir() {
-            return Ok(if is_open_file(&source) { Vec::from([source.id]) } else { Vec::new() });
-        }
-        let mut open = self.open_below(&shared, &op, &source, false);
-        if let Ok(path) = op.dir_path(&source) {
+        let (mut open, path) = {
+            let shared = self.namespace.shared();
+            let source = self.inode(source)?;
+            if !source.state.read().record.is_dir() {
+                return Ok(if is_open_file(&source) { Vec::from([source.id]) } else { Vec::new() });
+            }
+            let open = self.open_below(&shared, &op, &source, false, usize::MAX);
+            (open, op.dir_path(&source).ok())
+        };
+        if let Some(path) = path {
+            // They may be many, and nobody waits for them.
             let mut links = op.scan(LINKS, key::subtree(&path.bytes));
             while let Some((at, oid)) = links.next()? {
                 let oid =
@@ -54,19 +58,22 @@ impl Volume {
     }
 
     /// The open files whose only name is below a directory, or in a snapshot of that directory or of one
-    /// below it.
+    /// below it; this many at most.
     pub(super) fn open_below(
         &self,
         _: &impl InNamespace,
         op: &Op<'_>,
         dir: &Arc<Inode>,
         in_snapshots: bool,
+        most: usize,
     ) -> Vec<Arc<Inode>> {
         let (mut open, mut dirs) = (Vec::new(), Vec::from([dir.clone()]));
         while let Some(dir) = dirs.pop() {
-            let noted = dir.noted();
-            op.visit(noted.len());
-            for inode in noted.into_iter().filter_map(|node| self.table.get(node)) {
+            for inode in dir.noted().into_iter().filter_map(|node| self.table.get(node)) {
+                if open.len() >= most {
+                    return open;
+                }
+                op.visit(1);
                 let place = inode.place();
                 let is_here = place.parent().is_some_and(|parent| Arc::ptr_eq(parent, &dir));
                 if !is_here || place.is_cut_off() || matches!(place, Place::Snapshots { .. }) && !in_snapshots

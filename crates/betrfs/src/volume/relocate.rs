@@ -20,6 +20,8 @@ use crate::volume::Volume;
 use crate::volume::charge::{spoil, stored_use};
 use crate::volume::properties::asked;
 
+/// Number of unlinked or open files that are moved away from below a directory while others wait.
+pub(super) const FILES_AT_ONCE: usize = 64;
 /// Bytes that a put takes in a batch beside key and value, about.
 const PUT_OVERHEAD_BYTES: usize = 16;
 /// Bytes that the records of two directories and a deletion take, about.
@@ -244,9 +246,39 @@ impl Volume {
     ) -> Result<(Moving, u64)> {
         let mut moving = self.moving(inode, now_ns);
         moving.record.nlink = nlink;
+        if key::is_in_snapshot(from_key) {
+            moving.record.flags.set(Flags::READ_ONLY);
+        }
         let by_range = is_large(&moving.record);
         let oid = self.become_object(op, &mut moving, from_key, home, by_range)?;
         Ok((moving, oid))
+    }
+
+    /// Makes a file with one name one that is stored as those with several.
+    pub(super) fn become_linked(
+        &self,
+        exclusive: &Exclusive<'_>,
+        op: &Op<'_>,
+        inode: &Arc<Inode>,
+        now_ns: i64,
+    ) -> Result<()> {
+        let Place::Named { parent, name, .. } = inode.place() else { return Ok(()) };
+        let path = op.dir_path(&parent)?;
+        let at = key::entry(&path.bytes, &name);
+        let (mut moving, oid) = self.relocate_to_object(op, inode, &at, path.home(), 1, now_ns)?;
+        moving.put_redirect(oid, &at);
+        let mut batch = moving.batch();
+        moving.leave(&mut batch, &at);
+        moving.add_puts(&mut batch);
+        // The removal of a tree on a full volume needs it.
+        batch.mark_freeing(0);
+        op.commit_aside(&batch)?;
+        // Measurements have it without an object id.
+        path.counting.iter().flat_map(|above| &above.counting.tallies).for_each(|tally| tally.spoil());
+        let known = moving.name();
+        self.install_moved(exclusive, [moving]);
+        parent.state.write().dir_mut()?.insert(&name, known);
+        Ok(())
     }
 
     fn moving(&self, inode: &Arc<Inode>, now_ns: i64) -> Moving {
@@ -295,19 +327,33 @@ impl Volume {
     }
 
     /// Moves the blocks of unlinked files away from below a directory, so that they do not move with it and
-    /// do not block the keys of entries that move there.
+    /// do not block the keys of entries that move there. Between some of them and the next, others have a
+    /// turn.
     pub(super) fn move_orphans_away(&self, _: &Exclusive<'_>, op: &Op<'_>, path: &[u8]) -> Result<()> {
         if planted::is(Bug::OrphansMovedWithDirectory) {
             return Ok(());
         }
-        for (old, inode) in self.orphans.below(path) {
+        loop {
+            let some = self.orphans.below(path, FILES_AT_ONCE);
+            let are_all = some.len() < FILES_AT_ONCE;
+            self.move_away(op, some)?;
+            if are_all {
+                return Ok(());
+            }
+            op.give_turn()?;
+        }
+    }
+
+    /// Moves the blocks of unlinked files to objects of their own.
+    fn move_away(&self, op: &Op<'_>, orphans: Vec<(Arc<[u8]>, Arc<Inode>)>) -> Result<()> {
+        for (old, inode) in orphans {
             let Place::Orphan { marker, .. } = inode.place() else { continue };
             op.visit(1);
             let base: Arc<[u8]> = Arc::from(key::object(self.numbers.oid(op)?));
             let mut batch = Batch::new();
             // Large attributes under this key belong to the entry that has the name now.
             batch.rename_range(DATA, &key::all_blocks(&old), &key::all_blocks(&base));
-            batch.put(META, &key::marker(marker), &Marker { base: base.to_vec() }.encode());
+            batch.put(META, &key::marker(marker), &Marker::Unlinked { base: base.to_vec() }.encode());
             // Removals on a full volume need this move. It happens once to a file.
             batch.mark_freeing(0);
             op.commit_aside(&batch)?;

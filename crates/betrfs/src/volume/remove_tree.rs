@@ -2,8 +2,9 @@
 //!
 //! Everything is removed in one batch. Two kinds of files do not fit into ranges and are looked at one by
 //! one: files with several names, whose count of names lies outside of the directory, and open files, whose
-//! contents are moved away so that they live on until they are closed. No other object in memory is looked at
-//! while others wait (`exclusive.rs`, `removed_inodes.rs`).
+//! contents are moved away so that they live on until they are closed. If the names of the former are many,
+//! the tree is detached, and they are taken from their files while others go on (`detached.rs`). No other
+//! object in memory is looked at while others wait (`exclusive.rs`, `removed_inodes.rs`).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -18,11 +19,12 @@ use crate::names::{Counter, Exclusive, Inode, Place};
 use crate::op::{Op, OpKind};
 use crate::rules::refuse_if_protected;
 use crate::schema::block::BLOCK;
-use crate::schema::{Amount, DATA, LINKS, META, Marker, Record, damaged, key};
+use crate::schema::{Amount, DATA, Detached, LINKS, META, Marker, Record, damaged, key};
 use crate::types::{FileType, InodeId, Owned, SnapshotsBelow};
 use crate::volume::Volume;
 use crate::volume::charge::spoil;
 use crate::volume::measure::Measuring;
+use crate::volume::relocate::FILES_AT_ONCE;
 use crate::volume::removed_inodes::CutOff;
 use crate::volume::unlink::Dropped;
 
@@ -33,18 +35,29 @@ const TREE_PART: u64 = 8;
 /// for a full volume.
 const KEPT_PUTS_BYTES_MAX: u64 = 32 << 10;
 
-/// The new states of inodes that a removal looked at one by one; the others are swept.
-#[derive(Default)]
+/// What a removal leaves to be done once it is committed.
 pub(super) struct Removal {
-    dropped: Vec<(Arc<Inode>, Dropped)>,
+    now_ns: i64,
+    /// The quotas above, of which open files hold their contents.
+    quotas: Vec<Arc<Counter>>,
+    /// The new states of inodes that it looked at one by one; the others are swept.
+    pub dropped: Vec<(Arc<Inode>, Dropped)>,
+    /// The tree whose names are still to be taken from their files.
+    detached: Option<u64>,
+}
+
+impl Removal {
+    /// A removal that has come to nothing yet.
+    pub fn begin(quotas: Vec<Arc<Counter>>, now_ns: i64) -> Removal {
+        Removal { now_ns, quotas, dropped: Vec::new(), detached: None }
+    }
 }
 
 /// A directory that loses its contents.
 pub(super) struct Emptied<'a> {
     dir: &'a Arc<Inode>,
     path: &'a [u8],
-    /// The keys that go.
-    ranges: Vec<(Cut, Cut)>,
+    has_snapshots: bool,
     /// The quotas above, of which open files hold their contents.
     quotas: Vec<Arc<Counter>>,
 }
@@ -52,7 +65,7 @@ pub(super) struct Emptied<'a> {
 impl<'a> Emptied<'a> {
     /// The directory of this path loses everything below it. Its snapshots stay.
     pub fn entries_of(dir: &'a Arc<Inode>, path: &'a [u8]) -> Emptied<'a> {
-        Emptied { dir, path, ranges: alloc::vec![key::subtree(path)], quotas: Vec::new() }
+        Emptied { dir, path, has_snapshots: false, quotas: Vec::new() }
     }
 
     /// The same, in these quotas.
@@ -61,14 +74,22 @@ impl<'a> Emptied<'a> {
     }
 
     /// The same; its snapshots and those of directories below it go too.
-    pub fn with_snapshots(mut self) -> Emptied<'a> {
-        self.ranges.push(key::snapshots(self.path));
-        self
+    pub fn with_snapshots(self) -> Emptied<'a> {
+        Emptied { has_snapshots: true, ..self }
     }
 
-    /// Whether snapshots go too.
-    fn has_snapshots(&self) -> bool {
-        self.ranges.len() > 1
+    /// The keys that go.
+    fn ranges(&self) -> impl Iterator<Item = (Cut, Cut)> {
+        let snapshots = self.has_snapshots.then(|| key::snapshots(self.path));
+        [key::subtree(self.path)].into_iter().chain(snapshots)
+    }
+
+    /// The prefixes of the keys that go, and those in the detached tree of this number.
+    fn moves(&self, number: u64) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+        let entries = (key::child_path(self.path, b""), key::child_path(&key::detached_path(number), b""));
+        let snapshots =
+            self.has_snapshots.then(|| (key::snapshots_path(self.path), key::detached_snapshots(number)));
+        [entries].into_iter().chain(snapshots)
     }
 }
 
@@ -194,8 +215,15 @@ impl Volume {
         now_ns: i64,
     ) -> Result<Removal> {
         self.move_orphans_away(exclusive, op, emptied.path)?;
-        let mut removal = Removal::default();
-        for inode in self.open_below(exclusive, op, emptied.dir, emptied.has_snapshots()) {
+        let mut removal = Removal::begin(emptied.quotas.clone(), now_ns);
+        let open_files = || self.open_below(exclusive, op, emptied.dir, emptied.has_snapshots, FILES_AT_ONCE);
+        let mut open = open_files();
+        while open.len() == FILES_AT_ONCE {
+            open.iter().try_for_each(|inode| self.become_linked(exclusive, op, inode, now_ns))?;
+            op.give_turn()?;
+            open = open_files();
+        }
+        for inode in open {
             let mut record = inode.state.read().record.clone();
             (record.nlink, record.ctime_ns) = (0, now_ns);
             let place = self.keep_contents(op, batch, &op.own_key(&inode)?, &mut record)?;
@@ -203,57 +231,79 @@ impl Volume {
                 .dropped
                 .push((inode, Dropped { record, place: Some(place), quotas: emptied.quotas.clone() }));
         }
-        self.remove_links(op, batch, emptied, now_ns, &mut removal)?;
-        for (lo, hi) in &emptied.ranges {
-            for dict in [META, DATA, LINKS] {
-                batch.delete_range(dict, lo, hi);
-            }
-        }
-        Ok(removal)
-    }
-
-    /// Takes the names below a directory from files with several names.
-    fn remove_links(
-        &self,
-        op: &Op<'_>,
-        batch: &mut Batch,
-        emptied: &Emptied<'_>,
-        now_ns: i64,
-        removal: &mut Removal,
-    ) -> Result<()> {
+        // What of a quota's use goes with a file's last name has to be known with the batch.
+        let names_max = if emptied.quotas.is_empty() { self.links_alone_max } else { usize::MAX };
         let mut names: BTreeMap<u64, u32> = BTreeMap::new();
-        for range in &emptied.ranges {
-            let mut links = op.scan(LINKS, range.clone());
+        let mut seen = 0;
+        for range in emptied.ranges() {
+            let mut links = op.scan(LINKS, range);
             while let Some((at, oid)) = links.next()? {
+                seen += 1;
+                if seen > names_max {
+                    removal.detached = Some(self.detach(op, batch, emptied)?);
+                    return Ok(removal);
+                }
                 let oid =
                     oid.try_into().map(u64::from_be_bytes).map_err(|_| damaged(at, "it is no object id"))?;
                 *names.entry(oid).or_default() += 1;
             }
         }
         for (oid, names) in names {
-            op.visit(1);
-            let own = key::object(oid);
-            let mut record = self.object_record(op, oid)?;
-            (record.nlink, record.ctime_ns) = (record.nlink.saturating_sub(names), now_ns);
-            let inode = self.table.object(oid);
-            let mut place = None;
-            if record.nlink > 0 {
-                batch.put(META, &own, &record.encode());
-            } else {
-                batch.delete(META, &own);
-                let is_open = inode.as_ref().is_some_and(|inode| inode.is_open());
-                if is_open && record.file_type == FileType::Regular {
-                    place = Some(self.keep_in_place(op, batch, &own, &mut record)?);
-                } else {
-                    delete_data(batch, &own, &record);
-                    place = Some(Place::Gone);
+            let record = self.object_record(op, oid)?;
+            self.take_names(op, batch, (oid, record), names, &mut removal)?;
+        }
+        for (lo, hi) in emptied.ranges() {
+            for dict in [META, DATA, LINKS] {
+                batch.delete_range(dict, &lo, &hi);
+            }
+        }
+        Ok(removal)
+    }
+
+    /// Adds to a batch that a directory's contents become a detached tree. Returns its number.
+    fn detach(&self, op: &Op<'_>, batch: &mut Batch, emptied: &Emptied<'_>) -> Result<u64> {
+        let number = self.numbers.oid(op)?;
+        batch.put(META, &key::marker(number), &Marker::Detached(Detached::Removed).encode());
+        for (from, to) in emptied.moves(number) {
+            for dict in [META, DATA, LINKS] {
+                // An empty range would cost later queries for nothing.
+                if op.has_any(dict, key::within(from.clone()))? {
+                    batch.rename_range(dict, &from, &to);
                 }
             }
-            removal.dropped.extend(inode.map(|inode| {
-                let quotas = emptied.quotas.clone();
-                (inode, Dropped { record, place, quotas })
-            }));
         }
+        Ok(number)
+    }
+
+    /// Takes a number of its names from a file with several; the caller removes the names themselves.
+    pub(super) fn take_names(
+        &self,
+        op: &Op<'_>,
+        batch: &mut Batch,
+        (oid, mut record): (u64, Record),
+        names: u32,
+        removal: &mut Removal,
+    ) -> Result<()> {
+        op.visit(1);
+        let own = key::object(oid);
+        (record.nlink, record.ctime_ns) = (record.nlink.saturating_sub(names), removal.now_ns);
+        let inode = self.table.object(oid);
+        let mut place = None;
+        if record.nlink > 0 {
+            batch.put(META, &own, &record.encode());
+        } else {
+            batch.delete(META, &own);
+            let is_open = inode.as_ref().is_some_and(|inode| inode.is_open());
+            if is_open && record.file_type == FileType::Regular {
+                place = Some(self.keep_in_place(op, batch, &own, &mut record)?);
+            } else {
+                delete_data(batch, &own, &record);
+                place = Some(Place::Gone);
+            }
+        }
+        let quotas = removal.quotas.clone();
+        let dropped = inode.map(|inode| (inode, Dropped { record, place, quotas }));
+        removal.dropped.extend(dropped);
         Ok(())
     }
 
@@ -267,7 +317,7 @@ impl Volume {
     ) -> Result<Place> {
         self.take_xattrs(op, own, record)?;
         let (marker, base) = (self.numbers.oid(op)?, key::object(self.numbers.oid(op)?));
-        batch.put(META, &key::marker(marker), &Marker { base: base.clone() }.encode());
+        batch.put(META, &key::marker(marker), &Marker::Unlinked { base: base.clone() }.encode());
         let is_large = record.size > POINT_DELETES_MAX * BLOCK;
         if is_large || batch.bytes() as u64 + record.size > KEPT_PUTS_BYTES_MAX {
             batch.rename_range(DATA, &key::all_blocks(own), &key::all_blocks(&base));
@@ -291,23 +341,41 @@ impl Volume {
         now_ns: i64,
     ) -> Vec<InodeId> {
         self.paths_change(&exclusive);
-        let mut touched = Vec::with_capacity(removal.dropped.len());
-        for (inode, dropped) in removal.dropped {
-            self.install_unlinked(&inode, &mut inode.state.write(), dropped);
-            self.table.drop_gone(&inode);
-            touched.push(inode);
-        }
+        let touched = self.install_removed(&exclusive, removal.dropped);
         self.sweeps.fetch_add(1, Relaxed);
         drop(exclusive);
         let mut held = self.sweep(cut_off, now_ns);
         self.sweeps.fetch_sub(1, Relaxed);
         held.extend(self.closed_all(touched));
+        // What fails is made up for when the volume is opened next.
+        let detached = removal.detached;
+        held.extend(
+            detached
+                .and_then(|number| self.clear_detached(number, Detached::Removed).ok())
+                .into_iter()
+                .flatten(),
+        );
         held
+    }
+
+    /// Installs the new states of inodes that a committed batch took names from. Returns the inodes.
+    pub(super) fn install_removed(
+        &self,
+        _: &Exclusive<'_>,
+        removed: Vec<(Arc<Inode>, Dropped)>,
+    ) -> Vec<Arc<Inode>> {
+        let mut touched = Vec::with_capacity(removed.len());
+        for (inode, dropped) in removed {
+            self.install_unlinked(&inode, &mut inode.state.write(), dropped);
+            self.table.drop_gone(&inode);
+            touched.push(inode);
+        }
+        touched
     }
 
     /// Deletes those that are no longer open: they may have been closed while they were removed. Returns
     /// those that the volume's caller holds. The caller holds no lock.
-    fn closed_all(&self, inodes: Vec<Arc<Inode>>) -> Vec<InodeId> {
+    pub(super) fn closed_all(&self, inodes: Vec<Arc<Inode>>) -> Vec<InodeId> {
         inodes.iter().for_each(|inode| self.closed(inode));
         inodes.iter().filter(|inode| !inode.is_idle()).map(|inode| inode.id).collect()
     }

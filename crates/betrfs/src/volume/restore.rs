@@ -19,7 +19,7 @@ use crate::schema::{Amount, DATA, Flags, META, key};
 use crate::types::{FileType, InodeId, Restored};
 use crate::volume::Volume;
 use crate::volume::charge::spoil;
-use crate::volume::clone::{Copy, use_of_copy};
+use crate::volume::clone::{Ahead, Copy, use_of_copy};
 use crate::volume::measure::Measuring;
 use crate::volume::remove_tree::Emptied;
 
@@ -95,14 +95,20 @@ impl Volume {
             let own = key::own(&path);
             let mut batch = Batch::new();
 
-            let mut kept_record = self.copied_record(&dir, ino, now_ns);
+            let mut kept_record = self.copied_record(&dir, Ahead::Never, ino, now_ns);
             let (kept_key, kept_path) = (key::entry(&above, keep_as), key::child_path(&above, keep_as));
             let used = use_of_copy(&op, &dir, &kept_record)?;
-            let keep = Copy { to_key: &kept_key, to_path: &kept_path, flags: Flags::READ_ONLY, used };
+            let keep = Copy {
+                to_key: &kept_key,
+                to_path: &kept_path,
+                flags: Flags::READ_ONLY,
+                used,
+                ahead: Ahead::Never,
+            };
             let kept_links = self.add_copy(&exclusive, &op, &mut batch, &dir, &keep, &mut kept_record)?;
 
             let old = dir.state.read().record.clone();
-            let mut record = self.copied_record(&source, old.id, now_ns);
+            let mut record = self.copied_record(&source, Ahead::Never, old.id, now_ns);
             unprotect(&mut record);
             // It is the object that it was, for handles of it too.
             (record.nlink, record.crtime_ns) = (old.nlink, old.crtime_ns);
@@ -121,7 +127,13 @@ impl Volume {
                         let (lo, hi) = key::xattrs(&own);
                         batch.delete_range(DATA, &lo, &hi);
                     }
-                    let back = Copy { to_key: &own, to_path: &path, flags: Flags::default(), used: None };
+                    let back = Copy {
+                        to_key: &own,
+                        to_path: &path,
+                        flags: Flags::default(),
+                        used: None,
+                        ahead: Ahead::Never,
+                    };
                     let links = self.add_copy(&exclusive, &op, &mut batch, &source, &back, &mut record)?;
                     let charged = self.charge(&op, &counted, more, &mut batch);
                     let charge = charged.inspect_err(|_| self.discard(&op, &links))?;

@@ -19,7 +19,9 @@ use crate::rules::{check_name, with_snapshot_counted};
 use crate::schema::{Flags, META, Record, Stored, Xattr, XattrValue, damaged, key};
 use crate::types::{AclKind, Entry, FileType, Held, InodeId, Owned, SNAPSHOTS_NAME};
 use crate::volume::Volume;
-use crate::volume::clone::{Copy, use_of_copy};
+use crate::volume::clone::{Ahead, Copy, use_of_copy};
+use crate::volume::detached::CopyWanted;
+use crate::volume::measure::Measuring;
 use crate::volume::remove_tree::Emptied;
 use crate::volume::unlink::Dropped;
 
@@ -161,11 +163,27 @@ impl Volume {
         name: &[u8],
         by: Option<&Owned>,
     ) -> Result<Entry> {
+        let wanted = CopyWanted { flags: Flags::READ_ONLY, target: None, by };
+        self.with_copy(of.id, wanted, &Measuring::default(), |ahead| {
+            self.make_snapshot_of(snapshots, of, name, by, ahead)
+        })
+    }
+
+    fn make_snapshot_of(
+        &self,
+        snapshots: &Arc<Inode>,
+        of: &Arc<Inode>,
+        name: &[u8],
+        by: Option<&Owned>,
+        ahead: Ahead<'_>,
+    ) -> Result<Entry> {
         let op = self.update(OpKind::Clone, 0)?;
         op.without_waiting(|| {
             let exclusive = self.exclusive(&op, &[of.id, snapshots.id], &[(snapshots.id, name)]);
             if let Some(owned) = by {
-                self.still_owned(&exclusive, &op, of, owned)?;
+                if !matches!(ahead, Ahead::Made(_)) {
+                    self.still_owned(&exclusive, &op, of, owned)?;
+                }
                 // It would not count.
                 self.refuse_in_quota(&op, of)?;
             }
@@ -179,15 +197,18 @@ impl Volume {
             }
             let ino = self.numbers.id(&op)?;
             let now_ns = self.platform.now_ns();
-            let mut record = self.copied_record(of, ino, now_ns);
+            let mut record = self.copied_record(of, ahead, ino, now_ns);
             record.set_maker(by.map(|owned| owned.uid));
             let mut of_record = of.state.read().record.clone();
             of_record.snapshots = of_record.snapshots.saturating_add(1);
             let mut batch = Batch::new();
             batch.put(META, &key::own(&op.dir_path(of)?.bytes), &of_record.encode());
             let to_path = key::child_path(&path.bytes, name);
-            let used = use_of_copy(&op, of, &record)?;
-            let copy = Copy { to_key: &to_key, to_path: &to_path, flags: Flags::READ_ONLY, used };
+            let used = match ahead {
+                Ahead::Made(copy) => copy.used,
+                _ => use_of_copy(&op, of, &record)?,
+            };
+            let copy = Copy { to_key: &to_key, to_path: &to_path, flags: Flags::READ_ONLY, used, ahead };
             self.commit_copy(&exclusive, &op, batch, of, &copy, &mut record)?;
 
             of.state.write().record = of_record.into();

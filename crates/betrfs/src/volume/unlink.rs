@@ -187,7 +187,7 @@ impl Volume {
     ///
     /// The caller holds the directory's state, so that no entry comes or goes.
     fn delete_emptied(&self, batch: &mut Batch, path: &[u8]) {
-        if !self.orphans.below(path).is_empty() {
+        if self.orphans.are_below(path) {
             return;
         }
         let (lo, hi) = key::subtree(path);
@@ -252,7 +252,7 @@ impl Volume {
         }
         let marker = self.numbers.oid(op)?;
         if !planted::is(Bug::MarkerNotMade) {
-            batch.put(META, &key::marker(marker), &Marker { base: own.to_vec() }.encode());
+            batch.put(META, &key::marker(marker), &Marker::Unlinked { base: own.to_vec() }.encode());
         }
         Ok(Place::Orphan { marker, base: Arc::from(own) })
     }

@@ -288,11 +288,23 @@ fn watch(steps: &'static AtomicU64) -> Sender<()> {
 #[test]
 fn each_copy_is_its_source_at_one_moment() {
     static STEPS: AtomicU64 = AtomicU64::new(0);
-    let _watchdog = watch(&STEPS);
+    copy_under_change(64, &STEPS);
+}
+
+/// As copies are that have too many names of files with several.
+#[test]
+fn each_copy_made_ahead_is_its_source_at_one_moment() {
+    static STEPS: AtomicU64 = AtomicU64::new(0);
+    copy_under_change(0, &STEPS);
+}
+
+fn copy_under_change(links_alone_max: usize, steps: &'static AtomicU64) {
+    let _watchdog = watch(steps);
     let mut disk = Disk::of_tiny_nodes(256 << 20);
     (disk.options.names_max, disk.options.inodes_max) = (64, 32);
+    disk.options.links_alone_max = links_alone_max;
     let volume = disk.open();
-    let scene = &Scene::new(&volume, &STEPS);
+    let scene = &Scene::new(&volume, steps);
     let mut kept: Vec<Kept> = thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| volume.env().run_worker());

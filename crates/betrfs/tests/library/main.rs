@@ -12,6 +12,7 @@ mod clones;
 mod contents;
 mod copies_under_change;
 mod costs;
+mod detached;
 mod device_costs;
 mod dice;
 mod file_cache;

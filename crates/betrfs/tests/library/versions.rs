@@ -166,10 +166,10 @@ fn values_of_a_later_version_survive_every_change_of_a_record() {
 #[test]
 fn a_check_reports_keys_of_later_versions_and_nothing_reads_them() {
     let cases: [(DictId, &[u8], &str); 6] = [
-        (META, b"\x04\0\0\0\0\0\0\0\x01", "a key of the space 0x04"),
+        (META, b"\x07\0\0\0\0\0\0\0\x01", "a key of the space 0x07"),
         (META, b"\x06d", "a key of the space 0x06"),
         (META, b"\xff", "a key of the space 0xff"),
-        (DATA, b"\x04x", "a key of the space 0x04"),
+        (DATA, b"\x06x", "a key of the space 0x06"),
         (DATA, b"\0\0f\0\xfekey", "/f: it has a value of the tag 0xfe"),
         (USER, b"a pair", "it stands in the dictionary `user`"),
     ];

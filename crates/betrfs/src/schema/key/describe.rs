@@ -5,8 +5,8 @@ use alloc::string::String;
 use betree::Cut;
 
 use super::{
-    DataTag, MARKER, OBJECT, ROOT_KEY, SNAPSHOT, VOLUME_KEY, components, marker_id, object_id, split_data,
-    split_entry,
+    DataTag, MARKER, OBJECT, ROOT_KEY, SNAPSHOT, VOLUME_KEY, components, detached_number, marker_id,
+    object_id, split_data, split_entry,
 };
 use crate::types::SNAPSHOTS_NAME;
 
@@ -36,8 +36,11 @@ pub(crate) fn described(key: &[u8]) -> Option<String> {
     if let Some(oid) = object_id(key) {
         return Some(alloc::format!("the linked file {oid}"));
     }
-    if let Some(oid) = marker_id(key) {
-        return Some(alloc::format!("the marker {oid} of an unlinked file"));
+    if let Some(number) = marker_id(key) {
+        return Some(alloc::format!("the marker {number} of an unlinked file or a detached tree"));
+    }
+    if let Some(number) = detached_number(key) {
+        return Some(alloc::format!("the detached tree {number}"));
     }
     let (own, tag) = split_data(key)?;
     let own = describe(own);

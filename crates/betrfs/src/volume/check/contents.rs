@@ -176,6 +176,15 @@ impl Check<'_> {
         let mut owner = Owner { own: Vec::new(), what: AtOwn::Unreadable };
         let mut is_told = false;
         while let Some((at, _)) = self.next(DATA, &mut pairs) {
+            if let Some(number) = key::detached_number(at) {
+                let tree = key::detached(number).1;
+                if self.is_of_no_detached_tree(number, at) {
+                    self.mend_by_removal_of(Code::BadKey, DATA, at);
+                } else {
+                    pairs.seek(&tree);
+                }
+                continue;
+            }
             let Some((own, tag)) = key::split_data(at) else {
                 match key::reserved_space(at) {
                     Some(space) => self.of_later_version(at, &unknown(at, "key of the space", space)),
@@ -264,6 +273,10 @@ impl Check<'_> {
         let mut listed = 0;
         let mut pairs = self.op.scan(LINKS, EVERYTHING);
         while let Some((at, oid)) = self.next(LINKS, &mut pairs) {
+            if let Some(number) = key::detached_number(at) {
+                self.detached_link(number, at, oid);
+                continue;
+            }
             listed += 1;
             let Some(found) = self.get(META, at) else {
                 // The name is unreadable, but the list has it.
@@ -287,6 +300,21 @@ impl Check<'_> {
         } else {
             let why = format!("{} names of linked files, of which {listed} are listed", self.redirects);
             self.misfits(Code::NotListed, why);
+        }
+    }
+}
+
+impl Check<'_> {
+    /// Counts a name in a detached tree.
+    fn detached_link(&mut self, number: u64, at: &[u8], oid: &[u8]) {
+        let why = self.detached.get(&number).copied();
+        if why.is_none() && self.is_of_no_detached_tree(number, at) {
+            self.mend_by_removal_of(Code::BadKey, LINKS, at);
+        }
+        let oid = oid.try_into().map(u64::from_be_bytes);
+        let counted = oid.ok().filter(|oid| why.is_some_and(|why| why.counts(number, *oid)));
+        if let Some(link) = counted.and_then(|oid| self.links.get_mut(&oid)) {
+            link.found += 1;
         }
     }
 }

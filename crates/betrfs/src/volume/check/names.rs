@@ -191,6 +191,13 @@ impl Check<'_> {
                     }
                     None => {}
                 }
+            } else if let Some(number) = key::detached_number(at) {
+                let tree = key::detached(number).1;
+                if self.is_of_no_detached_tree(number, at) {
+                    self.mend_by_removal(Code::BadKey, at);
+                } else {
+                    pairs.seek(&tree);
+                }
             } else if let Some(space) = key::reserved_space(at) {
                 self.of_later_version(at, &unknown(at, "key of the space", space));
             } else if key::marker_id(at).is_none() && key::split_entry(at).is_none() {
@@ -223,6 +230,15 @@ impl Check<'_> {
         }
     }
 
+    /// Whether a key is one of a detached tree that no marker tells of, which is a problem.
+    pub(super) fn is_of_no_detached_tree(&mut self, number: u64, at: &[u8]) -> bool {
+        if self.detached.contains_key(&number) || self.gaps.touch(META, &key::markers()) {
+            return false;
+        }
+        self.problem(Code::BadKey, at, "no such tree is being removed or copied");
+        true
+    }
+
     /// Why there is nothing at a key of `meta` where no scan has met a pair; `None` if it may be there still.
     fn why_gone(&self, at: &[u8]) -> Option<&'static str> {
         match self.op.get(META, at) {
@@ -232,14 +248,18 @@ impl Check<'_> {
         }
     }
 
-    /// The markers of files that were unlinked while open, and of unfinished copies.
+    /// The markers of files that were unlinked while open, of unfinished copies, and of detached trees.
     fn markers(&mut self) {
         let mut pairs = self.op.scan(META, key::markers());
         let mut gaps = Vec::new();
         while self.may_go_on() {
             let Some((at, bytes)) = pairs.next_past(&mut |gap| gaps.push(gap)) else { break };
-            if let Some(marker) = self.decoded(at, Marker::decode(at, bytes)) {
-                self.orphans.insert(marker.base);
+            match self.decoded(at, Marker::decode(at, bytes)) {
+                Some(Marker::Unlinked { base }) => drop(self.orphans.insert(base)),
+                Some(Marker::Detached(why)) => {
+                    self.detached.extend(key::marker_id(at).map(|number| (number, why)));
+                }
+                None => {}
             }
         }
         let is_known = |error: &betree::Error| matches!(error, betree::Error::KnownDamage { .. });
@@ -253,7 +273,7 @@ impl Check<'_> {
         // Known damage is an error to the opening, which reads all of them.
         if let Some((lo, _)) = lost.first() {
             let at = lo.bytes().to_vec();
-            self.problem(Code::BadRecord, &at, "markers of unlinked files were lost");
+            self.problem(Code::BadRecord, &at, "markers of unlinked files or detached trees were lost");
             self.mend_lost_markers(Code::BadRecord, &at, lost);
         }
     }

@@ -1,0 +1,319 @@
+//! Detached trees: everything that is, or will be, below one directory, under keys that no path leads to.
+//!
+//! A directory is removed, cloned or moved as a few ranges of keys, but each file with several names in it
+//! has to be looked at, because it is stored elsewhere. Where these are many, that would keep all others
+//! waiting:
+//!
+//! - A *removed* tree leaves its directory as it is, in one batch; then its names are taken from their files.
+//! - A *copy* is made in one batch, with a copy of all files with several names as of that moment, whoever's
+//!   they are; then the names in it are led to new files, made of these; then it gets its name, in one batch.
+//!
+//! The work in between is done in pieces, with others between them, and costs nobody but the caller. A marker
+//! tells of the tree until it is done. After a crash the next opening removes the tree, which for a copy
+//! takes its new files along: they have higher numbers than the tree.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+
+use betree::{Batch, Cut};
+
+use crate::contents::copy_data;
+use crate::error::{Error, Result};
+use crate::names::{Exclusive, Inode};
+use crate::op::{Op, OpKind};
+use crate::planted::{self, Bug};
+use crate::schema::{
+    Amount, DATA, Detached, Flags, LINKS, META, Marker, Record, Redirect, Stored, damaged, key,
+};
+use crate::types::{InodeId, Owned};
+use crate::volume::Volume;
+use crate::volume::attributes::with_atime;
+use crate::volume::check::is_damage;
+use crate::volume::clone::{leave_out, use_of_copy};
+use crate::volume::measure::Measuring;
+use crate::volume::remove_tree::Removal;
+
+/// Number of names that one batch of a detached tree goes through, at most.
+const NAMES_AT_ONCE: usize = 64;
+
+/// The name of a file with several: its key, and the number of the file.
+type LinkedName = (Vec<u8>, u64);
+
+/// A copy of a directory that no path leads to yet.
+pub(super) struct DetachedCopy {
+    number: u64,
+    /// The record of the directory as of the moment of the copy.
+    pub record: Record,
+    /// What it brings to the quotas above its place; `None` if there were none on the volume.
+    pub more: Option<Amount>,
+    /// What is used of its own quota.
+    pub used: Option<Amount>,
+}
+
+/// What is asked of a copy beside its source.
+#[derive(Clone, Copy)]
+pub(super) struct CopyWanted<'a> {
+    /// Flags that files with several names get.
+    pub flags: Flags,
+    /// The directory that will become the copy, and is left out where it is below the source.
+    pub target: Option<&'a Arc<Inode>>,
+    /// The user whose the source must be as a whole.
+    pub by: Option<&'a Owned>,
+}
+
+impl Volume {
+    /// Takes the names in a detached tree from their files, and deletes the tree. Returns the objects that
+    /// the volume's caller holds and whose attributes have changed.
+    ///
+    /// # Errors
+    /// The engine's. The tree is then cleared when the volume is opened next.
+    pub(super) fn clear_detached(&self, number: u64, why: Detached) -> Result<Vec<InodeId>> {
+        let (mut from, end) = key::detached(number);
+        let mut changed = Vec::new();
+        loop {
+            let op = self.update(OpKind::Internal, 0)?;
+            let names = linked_names(&op, (from.clone(), end.clone()))?;
+            let Some((last, _)) = names.last() else { break };
+            from = Cut::just_after(last);
+            changed.extend(self.clear_names(&op, number, why, &names)?);
+        }
+        let op = self.update(OpKind::Internal, 0)?;
+        let mut batch = Batch::new();
+        let (lo, hi) = key::detached(number);
+        for dict in [META, DATA, LINKS] {
+            batch.delete_range(dict, &lo, &hi);
+        }
+        batch.delete(META, &key::marker(number));
+        batch.mark_freeing(0);
+        op.commit(&batch)?;
+        Ok(changed)
+    }
+
+    /// Takes some names in a detached tree from their files, and removes them.
+    fn clear_names(
+        &self,
+        op: &Op<'_>,
+        number: u64,
+        why: Detached,
+        names: &[LinkedName],
+    ) -> Result<Vec<InodeId>> {
+        let mut of_files: BTreeMap<u64, u32> = BTreeMap::new();
+        for (_, oid) in names.iter().filter(|(_, oid)| why.counts(number, *oid)) {
+            *of_files.entry(*oid).or_default() += 1;
+        }
+        let touched = op.without_waiting(|| {
+            let exclusive = self.exclusive(op, &[], &[]);
+            let mut removal = Removal::begin(Vec::new(), self.platform.now_ns());
+            let mut batch = Batch::new();
+            for (oid, names) in &of_files {
+                match self.object_record(op, *oid) {
+                    Ok(record) => {
+                        self.take_names(op, &mut batch, (*oid, record), *names, &mut removal)?;
+                    }
+                    // Of a lost file nothing counts the names.
+                    Err(Error::Damaged { .. } | Error::Engine(betree::Error::KnownDamage { .. })) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            names.iter().for_each(|(at, _)| batch.delete(LINKS, at));
+            batch.mark_freeing(0);
+            op.commit(&batch)?;
+            Ok(self.install_removed(&exclusive, removal.dropped))
+        })?;
+        Ok(self.closed_all(touched))
+    }
+
+    /// Clears all detached trees that an earlier use of the volume has left.
+    pub(super) fn clear_all_detached(&self, left: &[(u64, Detached)]) -> Result<()> {
+        for (number, why) in left {
+            match self.clear_detached(*number, *why) {
+                // It stays until a repair; nobody else comes to it.
+                Err(error) if is_damage(&error) => {}
+                done => drop(done?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a copy of a directory that no path leads to yet: as of one moment, which is during the call. The
+    /// caller attaches it or [clears](Volume::clear_detached) it, and holds no lock.
+    pub(super) fn detach_copy(
+        &self,
+        source: InodeId,
+        wanted: CopyWanted<'_>,
+        measuring: &Measuring<'_>,
+    ) -> Result<DetachedCopy> {
+        let op = self.update(OpKind::Clone, 0)?;
+        let copy = op.without_waiting(|| {
+            let nodes: Vec<InodeId> =
+                [source].into_iter().chain(wanted.target.map(|target| target.id)).collect();
+            let exclusive = self.exclusive(&op, &nodes, &[]);
+            let source = self.inode(source)?;
+            if let Some(owned) = wanted.by {
+                self.still_owned(&exclusive, &op, &source, owned)?;
+            }
+            self.begin_copy(&exclusive, &op, &source, wanted, measuring)
+        })?;
+        if let Err(error) = self.lead_to_new_files(copy.number, wanted.flags) {
+            // What fails here is made up for when the volume is opened next.
+            let _ = self.clear_detached(copy.number, Detached::Copy);
+            return Err(error);
+        }
+        Ok(copy)
+    }
+
+    /// Copies everything below a directory, and all files with several names.
+    fn begin_copy(
+        &self,
+        exclusive: &Exclusive<'_>,
+        op: &Op<'_>,
+        source: &Arc<Inode>,
+        wanted: CopyWanted<'_>,
+        measuring: &Measuring<'_>,
+    ) -> Result<DetachedCopy> {
+        let mut record = with_atime(source, &source.state.read());
+        let mut more = None;
+        // A snapshot does not count.
+        if self.quotas.are_in_use() && !wanted.flags.has(Flags::READ_ONLY) {
+            more = Some(Amount::of(&record) + measuring.content(op, source)?.copied);
+        }
+        let (from_key, from_path) = (op.own_key(source)?, op.dir_path(source)?.bytes);
+        self.move_orphans_away(exclusive, op, &from_path)?;
+        let number = self.numbers.oid(op)?;
+        let (to_key, to_path) = (key::detached_own(number), key::detached_path(number));
+        let mut batch = Batch::new();
+        batch.put(META, &key::marker(number), &Marker::Detached(Detached::Copy).encode());
+        let below = (key::child_path(&from_path, b""), key::child_path(&to_path, b""));
+        let objects = (key::all_objects(), key::detached_objects(number));
+        for (dict, (from, to)) in
+            [(META, &below), (DATA, &below), (LINKS, &below), (META, &objects), (DATA, &objects)]
+        {
+            if op.has_any(dict, key::within(from.clone()))? {
+                batch.clone_range(dict, from, to);
+            }
+        }
+        copy_data(op, &mut batch, &record, &from_key, &to_key)?;
+        let mut used = use_of_copy(op, source, &record)?;
+        if let Some(target) = wanted.target {
+            let target_path = op.dir_path(target)?.bytes;
+            let left_out = leave_out(op, &mut batch, &mut record, source, target, (&target_path, &to_path))?;
+            (more, used) = (more.map(|more| more - left_out), used.map(|used| used - left_out));
+        }
+        op.commit(&batch)?;
+        Ok(DetachedCopy { number, record, more, used })
+    }
+
+    /// Leads the names in a detached copy to new files, which are made of those copied with it.
+    fn lead_to_new_files(&self, number: u64, flags: Flags) -> Result<()> {
+        let (mut from, end) = key::subtree(&key::detached_path(number));
+        let mut new_files: BTreeMap<u64, (u64, Record)> = BTreeMap::new();
+        loop {
+            let op = self.update(OpKind::Clone, 0)?;
+            let names = linked_names(&op, (from.clone(), end.clone()))?;
+            let Some((last, _)) = names.last() else { return Ok(()) };
+            from = Cut::just_after(last);
+            let mut batch = Batch::new();
+            for (at, old) in &names {
+                let (new, record) = match new_files.get_mut(old) {
+                    Some(new_file) => new_file,
+                    None => {
+                        let new_file = self.new_file(&op, &mut batch, number, *old, flags)?;
+                        new_files.entry(*old).or_insert(new_file)
+                    }
+                };
+                record.nlink = record.nlink.checked_add(1).ok_or(Error::TooManyLinks)?;
+                let redirect = Redirect { oid: *new, ino: record.id, file_type: record.file_type };
+                batch.put(META, at, &redirect.encode());
+                batch.put(LINKS, at, &new.to_be_bytes());
+                batch.put(META, &key::object(*new), &record.encode());
+                if batch.bytes() as u64 >= self.piece_bytes {
+                    op.commit(&core::mem::take(&mut batch))?;
+                }
+            }
+            op.commit(&batch)?;
+        }
+    }
+
+    /// A new file made of one that was copied with a detached tree: its number, and its record, yet without
+    /// names.
+    fn new_file(
+        &self,
+        op: &Op<'_>,
+        batch: &mut Batch,
+        number: u64,
+        old: u64,
+        flags: Flags,
+    ) -> Result<(u64, Record)> {
+        let from = [key::detached_objects(number), old.to_be_bytes().to_vec()].concat();
+        let bytes = op.get(META, &from)?.ok_or_else(|| damaged(&key::object(old), "its record is lost"))?;
+        let Stored::Inode(mut record) = Stored::decode(&key::object(old), &bytes)? else {
+            return Err(damaged(&key::object(old), "it is not the record of a file"));
+        };
+        if let Some(inode) = self.table.object(old) {
+            // The stored one may be older.
+            record.atime_ns = inode.atime_ns.load(Relaxed);
+        }
+        let new = self.numbers.oid(op)?;
+        (record.id, record.nlink) = (self.numbers.id(op)?, 0);
+        record.flags.clear(Flags::READ_ONLY);
+        if !planted::is(Bug::LinkedFilesOfSnapshotsWritable) {
+            record.flags.set(flags);
+        }
+        copy_data(op, batch, &record, &from, &key::object(new))?;
+        Ok((new, record))
+    }
+
+    /// Adds to a batch that a detached copy gets a name: the directory's own key and path are these. The
+    /// caller puts the directory's record, for which `record` is.
+    pub(super) fn attach(
+        &self,
+        op: &Op<'_>,
+        batch: &mut Batch,
+        copy: &DetachedCopy,
+        record: &Record,
+        (to_key, to_path): (&[u8], &[u8]),
+    ) -> Result<()> {
+        let number = copy.number;
+        let (from, to) = (key::child_path(&key::detached_path(number), b""), key::child_path(to_path, b""));
+        for dict in [META, DATA, LINKS] {
+            if op.has_any(dict, key::within(from.clone()))? {
+                batch.rename_range(dict, &from, &to);
+            }
+        }
+        if record.flags.has(Flags::LARGE_XATTRS) {
+            let from = key::xattr(&key::detached_own(number), b"");
+            batch.rename_range(DATA, &from, &key::xattr(to_key, b""));
+        }
+        let (lo, hi) = key::within(key::detached_objects(number));
+        batch.delete_range(META, &lo, &hi);
+        batch.delete_range(DATA, &lo, &hi);
+        batch.delete(META, &key::marker(number));
+        Ok(())
+    }
+
+    /// Clears a copy that cannot be attached.
+    pub(super) fn give_up_copy(&self, copy: &DetachedCopy) {
+        // What fails here is made up for when the volume is opened next.
+        let _ = self.clear_detached(copy.number, Detached::Copy);
+    }
+}
+
+/// The first names in a range that lead to files with several.
+fn linked_names(op: &Op<'_>, range: (Cut, Cut)) -> Result<Vec<LinkedName>> {
+    let mut links = op.scan_of_whole(LINKS, range, None, NAMES_AT_ONCE);
+    let (mut names, mut passed) = (Vec::new(), Vec::new());
+    while names.len() < NAMES_AT_ONCE {
+        let next = links.next_past(&mut |unreadable| passed.extend(unreadable.errors));
+        // Of known damage, the names are lost for good.
+        let is_known = |error: &betree::Error| matches!(error, betree::Error::KnownDamage { .. });
+        if let Some(error) = passed.drain(..).find(|error| !is_known(error)) {
+            return Err(error.into());
+        }
+        let Some((at, oid)) = next else { break };
+        let oid = oid.try_into().map(u64::from_be_bytes).map_err(|_| damaged(at, "it is no object id"))?;
+        names.push((at.to_vec(), oid));
+    }
+    Ok(names)
+}

@@ -1,0 +1,308 @@
+//! Trees with many names of files with several: copies and removals go through these while others go on.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+
+use betree::{Cut, DictId, Env};
+use betree_sim::MemDevice;
+
+use crate::support::*;
+use betrfs::{Error, InodeId, OpKind, SNAPSHOTS_NAME, SnapshotsBelow, Volume};
+
+const META: DictId = DictId(0);
+/// The first byte of the keys of markers.
+const MARKERS: [u8; 1] = [2];
+
+/// A directory `tree` with this many files of two names each, in it and beside it in turn; and one with all
+/// of its names in the tree.
+fn farm(volume: &Volume, files: u64) -> (InodeId, InodeId) {
+    let (tree, beside) = (mkdir(volume, ROOT, "tree").node, mkdir(volume, ROOT, "beside").node);
+    let inner = mkdir(volume, tree, "inner").node;
+    for i in 0..files {
+        let name = format!("{i}");
+        let file = mkfile(volume, tree, &name).node;
+        volume.write(file, 0, name.as_bytes()).unwrap();
+        volume.link(file, if i.is_multiple_of(2) { beside } else { inner }, name.as_bytes()).unwrap();
+        volume.forget(file, 1);
+    }
+    let large = mkfile(volume, tree, "large").node;
+    volume.write(large, 0, &[7; 200_000]).unwrap();
+    volume.link(large, inner, b"large").unwrap();
+    (tree, beside)
+}
+
+fn links(volume: &Volume, path: &str) -> u32 {
+    volume.resolve(path.as_bytes()).unwrap().attr.nlink
+}
+
+fn disk(links_alone_max: usize) -> Disk {
+    let mut disk = Disk::of_bytes(64 << 20);
+    disk.options.links_alone_max = links_alone_max;
+    disk
+}
+
+#[test]
+fn a_copy_with_many_links_has_files_of_its_own() {
+    let disk = disk(8);
+    let volume = disk.open();
+    let (tree, _) = farm(&volume, 100);
+    volume.set_xattr(tree, b"user.large", &[5; 3000], betrfs::XattrMode::Any).unwrap();
+    volume.clone_inode(tree, ROOT, b"copy").unwrap();
+    let snapshots = volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node;
+    volume.create(snapshots, b"s", &new_dir()).unwrap();
+    for i in 0..100u64 {
+        let file = volume.resolve(format!("/tree/{i}").as_bytes()).unwrap().node;
+        volume.write(file, 0, b"changed").unwrap();
+    }
+    let assert_copied = |volume: &Volume| {
+        for i in 0..100u64 {
+            for copy in ["copy", "tree/.betrfs-snapshots/s"] {
+                let path = format!("/{copy}/{i}");
+                assert_eq!(contents(volume, &path), i.to_string().into_bytes(), "{path}");
+                // A name beside the tree is none of the copy.
+                let inside = if i.is_multiple_of(2) { 1 } else { 2 };
+                assert_eq!(links(volume, &path), inside, "{path}");
+            }
+            assert_eq!(links(volume, &format!("/tree/{i}")), 2);
+        }
+        assert!(contents(volume, "/copy/inner/large") == [7; 200_000]);
+        let copy = volume.resolve(b"/copy").unwrap().node;
+        assert_eq!(volume.get_xattr(copy, b"user.large").unwrap(), [5; 3000]);
+    };
+    assert_copied(&volume);
+    let in_snapshot = volume.resolve(b"/tree/.betrfs-snapshots/s/inner/large").unwrap().node;
+    assert_eq!(volume.write(in_snapshot, 0, b"x"), Err(Error::InSnapshot));
+    assert_sound(&volume);
+    volume.close().unwrap();
+    assert_copied(&disk.open());
+}
+
+#[test]
+fn a_removed_tree_with_many_links_leaves_files_with_their_other_names() {
+    let disk = disk(8);
+    let volume = disk.open();
+    let (tree, beside) = farm(&volume, 100);
+    let held = volume.resolve(b"/beside/0").unwrap().node;
+    let open = volume.resolve(b"/tree/1").unwrap().node;
+    volume.open_inode(open).unwrap();
+    let changed = volume.remove_below(tree, SnapshotsBelow::Hold).unwrap();
+    assert!(changed.contains(&held) && changed.contains(&open), "{changed:?}");
+    assert_eq!(names(&volume, tree), Vec::<String>::new());
+    for i in (0..100).step_by(2) {
+        let path = format!("/beside/{i}");
+        assert_eq!((links(&volume, &path), contents(&volume, &path)), (1, i.to_string().into_bytes()));
+    }
+    // Open, without a name.
+    assert_eq!((volume.getattr(open).unwrap().nlink, read_all(&volume, open)), (0, b"1".to_vec()));
+    assert_eq!(names(&volume, beside).len(), 50);
+    volume.rmdir(ROOT, b"tree").unwrap();
+    assert_sound(&volume);
+    volume.release_node(open);
+    volume.close().unwrap();
+    assert_sound(&disk.open());
+}
+
+#[test]
+fn snapshots_with_many_links_go_with_their_directory() {
+    let disk = disk(2);
+    let volume = disk.open();
+    let (tree, _) = farm(&volume, 10);
+    let free = volume.env().space().unused_bytes;
+    for name in ["s", "t"] {
+        let snapshots = volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node;
+        volume.create(snapshots, name.as_bytes(), &new_dir()).unwrap();
+    }
+    let snapshots = volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node;
+    volume.rmdir(snapshots, b"t").unwrap();
+    assert_eq!(volume.remove_below(tree, SnapshotsBelow::Hold), Err(Error::HeldBySnapshots));
+    volume.remove_below(tree, SnapshotsBelow::Go).unwrap();
+    assert_eq!((names(&volume, tree), names(&volume, snapshots)), (Vec::new(), Vec::new()));
+    assert_sound(&volume);
+    volume.statfs().unwrap();
+    let now = volume.env().space().unused_bytes;
+    assert!(now + (1 << 20) > free, "{now} bytes are free, {free} before the snapshots");
+}
+
+/// The most objects that an operation of any kind has looked at while others waited for it.
+fn looked_at_once(volume: &Volume) -> u64 {
+    let counters = volume.counters();
+    OpKind::ALL.iter().map(|kind| counters.of(*kind).visited_at_once_max).max().unwrap()
+}
+
+/// Files of one batch, and what the operation itself needs.
+const AT_ONCE_MAX: u64 = 64 + 64 + 12;
+
+#[test]
+fn others_wait_for_few_links_of_a_tree_at_a_time() {
+    let disk = disk(64);
+    let volume = disk.open();
+    let (tree, _) = farm(&volume, 1000);
+    volume.clone_inode(tree, ROOT, b"copy").unwrap();
+    let target = mkdir(&volume, ROOT, "target").node;
+    volume.clone_onto(tree, target).unwrap();
+    volume.create(volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node, b"s", &new_dir()).unwrap();
+    volume.remove_below(target, SnapshotsBelow::Hold).unwrap();
+    volume.remove_below(tree, SnapshotsBelow::Go).unwrap();
+    let most = looked_at_once(&volume);
+    assert!(most <= AT_ONCE_MAX, "{most}");
+    assert_sound(&volume);
+}
+
+/// So with files that are open, or were unlinked while they were.
+#[test]
+fn others_wait_for_few_open_files_of_a_tree_at_a_time() {
+    let disk = disk(64);
+    let volume = disk.open();
+    let tree = mkdir(&volume, ROOT, "tree").node;
+    let open = |text: &str| -> Vec<InodeId> {
+        let make = |i: u64| {
+            let file = mkfile(&volume, tree, &format!("{text}{i}")).node;
+            volume.write(file, 0, text.as_bytes()).unwrap();
+            volume.open_inode(file).unwrap();
+            file
+        };
+        (0..500).map(make).collect()
+    };
+    for (turn, text) in ["moved", "cloned", "snapshot", "removed"].into_iter().enumerate() {
+        let unlinked = open(text);
+        (0..500).for_each(|i| volume.unlink(tree, format!("{text}{i}").as_bytes()).unwrap());
+        let mut files = unlinked;
+        match turn {
+            0 => volume.rename(ROOT, b"tree", ROOT, b"moved", betrfs::RenameFlags::default()).unwrap(),
+            1 => drop(volume.clone_inode(tree, ROOT, b"copy").unwrap()),
+            2 => drop(
+                volume.create(volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node, b"s", &new_dir()).unwrap(),
+            ),
+            _ => {
+                files.extend(open(text));
+                drop(volume.remove_below(tree, SnapshotsBelow::Go).unwrap());
+            }
+        }
+        for file in &files {
+            assert_eq!((read_all(&volume, *file), volume.getattr(*file).unwrap().nlink), (text.into(), 0));
+        }
+        assert_sound(&volume);
+        files.into_iter().for_each(|file| volume.release_node(file));
+        let most = looked_at_once(&volume);
+        assert!(most <= AT_ONCE_MAX, "{text}: {most}");
+    }
+    assert_sound(&volume);
+}
+
+/// What cannot be attached leaves nothing behind.
+#[test]
+fn a_copy_with_many_links_that_is_refused_at_its_end_is_cleared() {
+    let disk = disk(4);
+    let volume = disk.open();
+    let (tree, _) = farm(&volume, 20);
+    let limits = betrfs::QuotaLimits { bytes: None, objects: Some(15) };
+    let home = mkdir(&volume, ROOT, "home").node;
+    volume.set_quota(home, limits).unwrap();
+    assert_eq!(volume.clone_inode(tree, home, b"copy"), Err(Error::QuotaExceeded));
+    assert_eq!(names(&volume, home), Vec::<String>::new());
+    assert_sound(&volume);
+    volume.set_quota(home, betrfs::QuotaLimits { bytes: None, objects: Some(60) }).unwrap();
+    volume.clone_inode(tree, home, b"copy").unwrap();
+    assert_eq!(volume.quota(home).unwrap().unwrap().used.objects, 23);
+    assert_sound(&volume);
+}
+
+/// On a full volume, too, however many names outside they leave.
+#[test]
+fn trees_with_many_links_or_open_files_are_removed_from_a_full_volume() {
+    let mut disk = Disk::of_bytes(48 << 20);
+    disk.options.links_alone_max = 64;
+    let volume = disk.open();
+    let (tree, _) = farm(&volume, 3000);
+    let fill = mkfile(&volume, ROOT, "fill").node;
+    let mut written = 0;
+    while let Ok(count) = volume.write(fill, written, &seeded::bytes(written, 0, 64 << 10)) {
+        written += count as u64;
+    }
+    let open: Vec<InodeId> =
+        (0..200).map(|i| volume.resolve(format!("/tree/{i}").as_bytes()).unwrap().node).collect();
+    open.iter().for_each(|file| volume.open_inode(*file).unwrap());
+    assert_eq!(volume.clone_inode(tree, ROOT, b"copy"), Err(Error::NoSpace));
+    volume.remove_below(tree, SnapshotsBelow::Hold).unwrap();
+    assert_eq!(names(&volume, tree), Vec::<String>::new());
+    assert_sound(&volume);
+    open.into_iter().for_each(|file| volume.release_node(file));
+    assert_sound(&volume);
+}
+
+/// The kinds of markers on a volume that was not opened since a crash.
+fn markers(image: &MemDevice) -> BTreeSet<u8> {
+    let env = Env::open(Arc::new(image.copy()), Volume::engine_options(8 << 20)).unwrap();
+    let mut markers = env.cursor(META, Cut::before(MARKERS), Cut::after(MARKERS));
+    let mut kinds = BTreeSet::new();
+    while let Some((_, marker)) = markers.next().unwrap() {
+        kinds.insert(marker[1]);
+    }
+    env.abandon();
+    kinds
+}
+
+/// Whatever is durable of a removal or a copy when the power goes, the next opening completes the removal and
+/// takes the copy back.
+#[test]
+fn a_crash_leaves_no_part_of_a_tree_with_many_links() {
+    const FILES: u64 = 600;
+    let mut met = BTreeSet::new();
+    // A crash in the middle of both is met at once, but for a very busy machine.
+    for _ in 0..20 {
+        let mut disk = Disk::of_bytes(32 << 20);
+        disk.options.links_alone_max = 0;
+        let volume = disk.open();
+        let (tree, _) = farm(&volume, FILES);
+        volume.sync().unwrap();
+        let is_over = AtomicBool::new(false);
+        let images = thread::scope(|scope| {
+            let watch = scope.spawn(|| {
+                let commits = || {
+                    let counters = volume.counters();
+                    OpKind::ALL.iter().map(|kind| counters.of(*kind).commits).sum::<u64>()
+                };
+                let (mut images, mut last) = (Vec::new(), commits());
+                while !is_over.load(SeqCst) {
+                    if commits() > last + 2 {
+                        last = commits();
+                        volume.sync().unwrap();
+                        images.push(disk.device.copy());
+                    }
+                }
+                images
+            });
+            volume.clone_inode(tree, ROOT, b"copy").unwrap();
+            volume.remove_below(tree, SnapshotsBelow::Hold).unwrap();
+            is_over.store(true, SeqCst);
+            watch.join().unwrap()
+        });
+        for image in images {
+            met.extend(markers(&image));
+            let image = Disk::holding(Arc::new(image), disk.options.clone());
+            let volume = image.open();
+            let is_there = volume.resolve(b"/tree/0").is_ok();
+            let left = volume.resolve(b"/tree/inner/1").is_ok();
+            assert_eq!(is_there, left);
+            for i in 0..FILES {
+                if i.is_multiple_of(2) {
+                    assert_eq!(links(&volume, &format!("/beside/{i}")), 1 + u32::from(is_there));
+                }
+                match volume.resolve(format!("/copy/{i}").as_bytes()) {
+                    Ok(copied) => assert_eq!(copied.attr.nlink, if i.is_multiple_of(2) { 1 } else { 2 }),
+                    // The copy came first.
+                    Err(error) => assert_eq!((error, is_there), (Error::NotFound, true)),
+                }
+            }
+            assert_sound(&volume);
+            volume.close().unwrap();
+            assert_eq!(markers(&image.device), BTreeSet::new());
+        }
+        if met.len() == 2 {
+            return;
+        }
+    }
+    panic!("no crash in the middle was met but of the kinds {met:?}");
+}
