@@ -70,10 +70,12 @@ impl Volume {
                 self.was_accessed(&dir, &state, Access::Counts);
             }
             // Names added during a listing are left for the next one; otherwise a caller that renames each
-            // entry it reads would never reach the end.
-            let is_renewed = cookie < COOKIE_FIRST || !state.is_complete();
+            // entry it reads would never reach the end. One that counted as given up may have lost names that
+            // have come back since, without their cookies.
+            let is_complete = state.is_complete();
             let names = state.dir_mut()?;
-            if is_renewed || !names.is_being_listed(now_ns) {
+            let is_renewed = cookie < COOKIE_FIRST || !is_complete || !names.is_being_listed(now_ns);
+            if is_renewed {
                 names.begin_listing();
             }
             names.go_on_listing(now_ns);

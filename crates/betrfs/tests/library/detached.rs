@@ -1,6 +1,7 @@
 //! Trees with many names of files with several: copies and removals go through these while others go on.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
@@ -230,6 +231,39 @@ fn trees_with_many_links_or_open_files_are_removed_from_a_full_volume() {
     assert_sound(&volume);
     open.into_iter().for_each(|file| volume.release_node(file));
     assert_sound(&volume);
+}
+
+/// A check of a volume in use finds nothing wrong in a tree that is being gone through.
+#[test]
+fn checks_meanwhile_find_a_detached_tree_right() {
+    let disk = disk(0);
+    let volume = disk.open();
+    let (tree, _) = farm(&volume, 300);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _over = SetOnDrop(&is_over);
+        scope.spawn(|| {
+            while !is_over.load(SeqCst) {
+                let copy = volume.clone_inode(tree, ROOT, b"copy").unwrap().node;
+                volume.remove_below(copy, SnapshotsBelow::Hold).unwrap();
+                volume.rmdir(ROOT, b"copy").unwrap();
+            }
+        });
+        let mut detached = BTreeSet::new();
+        // Both kinds are met at once, but for a very busy machine.
+        for _ in 0..1000 {
+            let mut markers = volume.env().cursor(META, Cut::before(MARKERS), Cut::after(MARKERS));
+            if let Some((_, marker)) = markers.next().unwrap() {
+                detached.insert(marker[1]);
+                let report = volume.check_in_use(&mut |_, _| ControlFlow::Continue(())).unwrap();
+                assert!(report.problems.is_empty(), "{:?}", report.problems);
+            }
+            if detached.len() == 2 {
+                return;
+            }
+        }
+        panic!("only the kinds {detached:?} were met");
+    });
 }
 
 /// The kinds of markers on a volume that was not opened since a crash.

@@ -92,6 +92,27 @@ fn names_stay_during_a_listing_and_are_not_lost_by_eviction() {
     assert_sound(&volume);
 }
 
+/// A listing that pauses for long counts as given up, and does not keep names. One that has left memory
+/// meanwhile and has come back is in the rest.
+#[test]
+fn a_name_that_was_dropped_in_a_long_pause_is_listed_behind_it() {
+    let platform = TestPlatform::new();
+    let mut disk = Disk::new();
+    disk.options.platform = platform.clone();
+    (disk.options.names_max, disk.options.inodes_max) = (2, 1);
+    let volume = disk.open();
+    let dir = mkdir(&volume, ROOT, "d").node;
+    // It is held, and keeps its name.
+    mkfile(&volume, dir, "a");
+    volume.forget(mkfile(&volume, dir, "b").node, 1);
+    let (cookie, first) = page(&volume, dir, 0, 1);
+    assert_eq!(first, ["a"]);
+    platform.pass(Duration::from_secs(700));
+    drop_idle(&volume, ROOT, "other");
+    volume.forget(volume.lookup(dir, b"b").unwrap().node, 1);
+    assert_eq!(page(&volume, dir, cookie, 10).1, ["b"]);
+}
+
 #[test]
 fn an_entry_that_a_listing_does_not_take_is_not_held() {
     let (_disk, volume) = volume();
