@@ -88,7 +88,15 @@ impl World {
             self.is_over = true;
             return self.examine_damaged();
         }
-        let mut opened = self.open();
+        if self.may_lack_copies {
+            // An opening that could not read a copy of the node table may have written over it. The next one
+            // makes it anew, and tells of it as long as it lasts.
+            if let Ok(volume) = self.open() {
+                volume.env().abandon();
+            }
+        }
+        let opened = self.open();
+        self.may_lack_copies = self.disk.has_struck() || self.may_lack_copies && self.disk.disk().is_cut();
         if self.disk.has_struck() && !self.disk.disk().is_cut() {
             self.reached.note("fault while opening");
             match opened {
@@ -98,12 +106,7 @@ impl World {
                 Err(error) => return wrong(format!("opening with a fault: {error}")),
             }
             self.disk = Arc::new(self.disk.crash(self.platform.pass(0) as u64));
-            // A copy of the node table that could not be read may have been written over. The next opening
-            // makes it anew, and tells of it as long as it lasts.
-            if let Ok(volume) = self.open() {
-                volume.env().abandon();
-            }
-            opened = self.open();
+            return self.open_again();
         }
         let volume = match opened {
             Ok(volume) => volume,

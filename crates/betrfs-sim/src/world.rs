@@ -54,6 +54,8 @@ pub struct World {
     pub(crate) coming: Option<Crash>,
     /// Whether stored data may be lost: the history ends with the next opening.
     pub(crate) is_damaged: bool,
+    /// Whether a fault has struck an opening since the volume was opened without one.
+    pub(crate) may_lack_copies: bool,
     /// Whether the history has ended early.
     pub(crate) is_over: bool,
     /// What was reached.
@@ -85,6 +87,7 @@ impl World {
             listings: BTreeMap::new(),
             coming: None,
             is_damaged: false,
+            may_lack_copies: false,
             is_over: false,
             reached: Reached::default(),
         })
