@@ -13,6 +13,7 @@
 //! takes its new files along: they have higher numbers than the tree.
 
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -31,7 +32,7 @@ use crate::types::{InodeId, Owned};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
 use crate::volume::check::is_damage;
-use crate::volume::clone::{leave_out, use_of_copy};
+use crate::volume::clone::{leave_out, stored_object, use_of_copy};
 use crate::volume::measure::Measuring;
 use crate::volume::remove_tree::Removal;
 
@@ -157,8 +158,7 @@ impl Volume {
             self.begin_copy(&exclusive, &op, &source, wanted, measuring)
         })?;
         if let Err(error) = self.lead_to_new_files(copy.number, wanted.flags) {
-            // What fails here is made up for when the volume is opened next.
-            let _ = self.clear_detached(copy.number, Detached::Copy);
+            self.give_up_copy(&copy);
             return Err(error);
         }
         Ok(copy)
@@ -208,31 +208,37 @@ impl Volume {
     /// Leads the names in a detached copy to new files, which are made of those copied with it.
     fn lead_to_new_files(&self, number: u64, flags: Flags) -> Result<()> {
         let (mut from, end) = key::subtree(&key::detached_path(number));
-        let mut new_files: BTreeMap<u64, (u64, Record)> = BTreeMap::new();
+        // The number of each new file by that of the one that it is made of.
+        let mut new_files: BTreeMap<u64, u64> = BTreeMap::new();
         loop {
             let op = self.update(OpKind::Clone, 0)?;
             let names = linked_names(&op, (from.clone(), end.clone()))?;
             let Some((last, _)) = names.last() else { return Ok(()) };
             from = Cut::just_after(last);
-            let mut batch = Batch::new();
+            let (mut batch, mut records) = (Batch::new(), BTreeMap::new());
             for (at, old) in &names {
-                let (new, record) = match new_files.get_mut(old) {
-                    Some(new_file) => new_file,
+                let new = match new_files.get(old) {
+                    Some(new) => *new,
                     None => {
-                        let new_file = self.new_file(&op, &mut batch, number, *old, flags)?;
-                        new_files.entry(*old).or_insert(new_file)
+                        let (new, record) = self.new_file(&op, &mut batch, number, *old, flags)?;
+                        new_files.insert(*old, new);
+                        records.insert(new, record);
+                        new
                     }
                 };
+                let record = match records.entry(new) {
+                    Entry::Occupied(record) => record.into_mut(),
+                    Entry::Vacant(room) => room.insert(stored_object(&op, new)?),
+                };
                 record.nlink = record.nlink.checked_add(1).ok_or(Error::TooManyLinks)?;
-                let redirect = Redirect { oid: *new, ino: record.id, file_type: record.file_type };
+                let redirect = Redirect { oid: new, ino: record.id, file_type: record.file_type };
                 batch.put(META, at, &redirect.encode());
                 batch.put(LINKS, at, &new.to_be_bytes());
-                batch.put(META, &key::object(*new), &record.encode());
                 if batch.bytes() as u64 >= self.piece_bytes {
-                    op.commit(&core::mem::take(&mut batch))?;
+                    commit_files(&op, &mut batch, &mut records)?;
                 }
             }
-            op.commit(&batch)?;
+            commit_files(&op, &mut batch, &mut records)?;
         }
     }
 
@@ -298,6 +304,14 @@ impl Volume {
         // What fails here is made up for when the volume is opened next.
         let _ = self.clear_detached(copy.number, Detached::Copy);
     }
+}
+
+/// Commits a batch with the records of files in it, and empties both.
+fn commit_files(op: &Op<'_>, batch: &mut Batch, records: &mut BTreeMap<u64, Record>) -> Result<()> {
+    for (oid, record) in core::mem::take(records) {
+        batch.put(META, &key::object(oid), &record.encode());
+    }
+    op.commit(&core::mem::take(batch))
 }
 
 /// The first names in a range that lead to files with several.
