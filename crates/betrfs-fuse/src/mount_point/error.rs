@@ -97,3 +97,22 @@ fn dev_fuse_advice(error: &io::Error) -> &'static str {
 pub(super) fn failed(doing: &'static str, path: &Path, source: io::Error) -> MountPointError {
     MountPointError::Io { doing, path: path.to_owned(), source }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proposed_commands_have_paths_in_quotes_where_a_shell_needs_them() {
+        let path = || PathBuf::from("/mnt/my dir");
+        let (volume, mounted) = (PathBuf::from("/dev/sdb"), PathBuf::from("/mnt/my dir/other"));
+        for (error, command) in [
+            (MountPointError::Missing { path: path() }, "`mkdir -p '/mnt/my dir'`"),
+            (MountPointError::Mounted { path: path(), volume }, "`betrfs umount '/mnt/my dir'`"),
+            (MountPointError::MountedOn { path: path(), mounted }, "`findmnt -R '/mnt/my dir'`"),
+            (MountPointError::Busy { path: path() }, "`fuser -vm '/mnt/my dir'`"),
+        ] {
+            assert!(error.to_string().contains(command), "{error}");
+        }
+    }
+}
