@@ -42,6 +42,33 @@ fn a_sync_that_finds_no_room_in_the_log_makes_a_checkpoint() {
     assert!(logged > 30 && checkpoints > 0, "{logged} segments, {checkpoints} checkpoints");
 }
 
+/// A commit holds locks that others wait for, so it leaves what is pending to a writer that waits for room.
+#[test]
+fn writers_that_wait_for_room_write_ahead_of_a_sync_and_commits_do_not() {
+    let geometry = Geometry {
+        node_bytes: 1 << 20,
+        basement_bytes: 64 << 10,
+        fanout_max: 16,
+        log_bytes: 64 << 20,
+        dicts: 1,
+    };
+    let device = MemDevice::new(40 << 10);
+    Env::format(device.clone(), &geometry, [1; 16]).unwrap();
+    // The log keeps a sixteenth of it.
+    let env = Env::open(device, Options::new(64 << 20, Arc::new(Replace))).unwrap();
+    let put = |number| env.commit(&noisy(number, 60_000)).unwrap();
+    for number in 0..2 {
+        put(number);
+        env.sync().unwrap();
+    }
+    let before = env.stats().log_writes;
+    (0..36).for_each(put);
+    assert_eq!((env.stats().log_writes, env.log.pending_bytes() > 2 << 20), (before, true));
+    env.throttle(60_000).unwrap();
+    assert!(env.stats().log_writes > before);
+    assert_eq!(env.log.pending_bytes(), 0);
+}
+
 /// What comes while someone syncs is not given up, so that the next sync has no checkpoint to wait for. The
 /// log keeps a sixteenth of the cache, 64 KiB.
 #[test]
