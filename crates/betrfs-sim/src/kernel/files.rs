@@ -286,7 +286,9 @@ impl Kernel {
         caches.mark(node, stale::ATIME);
         if let Some(inode) = caches.inodes.get_mut(&nodeid_out) {
             inode.drop_pages(to.1, to.1 + copied);
-            inode.attr.size = inode.attr.size.max(to.1 + copied);
+            if copied > 0 {
+                inode.attr.size = inode.attr.size.max(to.1 + copied);
+            }
             inode.stale |= stale::WRITTEN;
         }
         Ok(copied)

@@ -50,11 +50,16 @@ impl State {
         self.check_frozen(id)
     }
 
-    /// Refuses changes that a file's flags forbid.
+    /// Refuses changes that a file's flags forbid. Of one in a snapshot a mount may tell that first, as where
+    /// a write also clears set-id bits.
     fn check_unprotected(&self, id: ObjectId, offset: Option<u64>) -> Result<(), Refusal> {
         let object = self.object(id);
         let is_before_end = offset.is_some_and(|offset| offset < object.size());
-        refuse_if(if is_before_end { object.is_protected() } else { object.is_immutable() }, Why::Protected)
+        match if is_before_end { object.is_protected() } else { object.is_immutable() } {
+            false => Ok(()),
+            true if object.is_frozen => Err(Refusal::With(vec![Why::Protected, Why::InSnapshot])),
+            true => Err(Why::Protected.into()),
+        }
     }
 
     /// Refuses changes in a snapshot. Of a file whose snapshot was removed it is open whether it can be
