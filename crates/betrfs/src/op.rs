@@ -167,6 +167,7 @@ impl AllCounts {
             dropped: RefCell::default(),
             spoiled: RefCell::default(),
             waits: Cell::new(true),
+            gives_turns: Cell::new(false),
             wanted: RefCell::default(),
             is_again: Cell::new(false),
             is_balanced: Cell::new(false),
@@ -195,6 +196,8 @@ pub(crate) struct Op<'v> {
     spoiled: RefCell<Vec<Arc<Tally>>>,
     /// Whether queries wait for the device.
     waits: Cell<bool>,
+    /// Whether it is made again after it has given others a turn.
+    gives_turns: Cell<bool>,
     /// What is fetched if a query that does not wait finds too little in memory.
     wanted: RefCell<Option<Wanted>>,
     /// Whether this is not the first attempt.
@@ -297,30 +300,42 @@ impl<'v> Op<'v> {
     /// if that is not possible, with waiting. It gives them back in each attempt, holds none before, and
     /// changes nothing before its commit, behind which it makes no query.
     pub fn without_waiting<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
-        let before = self.waits.get();
-        let (mut last, mut preparations, mut fetches) = (None, 0, 0);
-        while fetches < FETCHES_MAX {
+        let before = (self.waits.get(), self.gives_turns.replace(true));
+        let done = loop {
+            let done = self.attempts_in_memory(&mut attempt).unwrap_or_else(|| {
+                self.waits.set(true);
+                attempt()
+            });
+            self.waits.set(before.0);
+            if !matches!(*self.wanted.borrow(), Some(Wanted::Turn)) {
+                break done;
+            }
+            self.wanted.take();
+            self.begin_again();
+        };
+        self.gives_turns.set(before.1);
+        done
+    }
+
+    /// Makes attempts that wait for nothing, and brings into memory what they lack; `None` if that does not
+    /// do.
+    fn attempts_in_memory<T>(&self, attempt: &mut impl FnMut() -> Result<T>) -> Option<Result<T>> {
+        let (mut last, mut preparations) = (None, 0);
+        for _ in 0..FETCHES_MAX {
             self.waits.set(false);
             let done = attempt();
-            self.waits.set(before);
+            self.waits.set(true);
             let (queries, scans) = self.uncounted.take();
-            if !matches!(&done, Err(error) if error.is_not_in_memory()) {
+            let is_turn = matches!(*self.wanted.borrow(), Some(Wanted::Turn));
+            if is_turn || !matches!(&done, Err(error) if error.is_not_in_memory()) {
                 self.count_more(|counts| &counts.queries, queries);
                 self.count_more(|counts| &counts.scans, scans);
-                return done;
+                return Some(done);
             }
-            self.is_again.set(true);
-            self.is_alone.set(false);
-            self.paths.take();
-            self.spoiled.take();
-            fetches += 1;
+            self.begin_again();
             // What cannot be read is met again below, if the operation needs it. What is wanted twice in a
             // row has left memory since: the cache is too small.
             let fetched = match self.wanted.take() {
-                Some(Wanted::Turn) => {
-                    fetches -= 1;
-                    Ok(())
-                }
                 Some(Wanted::Query(query)) if last.as_ref() != Some(&query) => {
                     let fetched = self.fetch(&query);
                     last = Some(query);
@@ -334,16 +349,21 @@ impl<'v> Op<'v> {
                     preparations += 1;
                     self.env.prepare(&batch)
                 }
-                _ => break,
+                _ => return None,
             };
             if fetched.is_err() {
-                break;
+                return None;
             }
         }
-        self.waits.set(true);
-        let done = attempt();
-        self.waits.set(before);
-        done
+        None
+    }
+
+    /// Forgets what an attempt had found.
+    fn begin_again(&self) {
+        self.is_again.set(true);
+        self.is_alone.set(false);
+        self.paths.take();
+        self.spoiled.take();
     }
 
     /// Gives others a turn: the attempt ends with this error, after a part of its work that is complete by
@@ -352,7 +372,7 @@ impl<'v> Op<'v> {
     /// # Errors
     /// That one.
     pub fn give_turn(&self) -> Result<()> {
-        if self.waits.get() {
+        if !self.gives_turns.get() {
             return Ok(());
         }
         self.wanted.replace(Some(Wanted::Turn));

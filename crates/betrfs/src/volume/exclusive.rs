@@ -5,12 +5,12 @@
 //!
 //! | operation | objects it looks at one by one while it holds the namespace alone |
 //! |---|---|
-//! | `rename` | unlinked open files below a directory that moves, 64 at a time |
+//! | `rename` | unlinked open files below a directory that moves, 16 at a time |
 //! | `link` | nothing |
-//! | `clone_inode`, `clone_onto` | unlinked open files below the source and the target, 64 at a time; files of up to 64 names of files with several below the source |
+//! | `clone_inode`, `clone_onto` | unlinked open files below the source and the target, 16 at a time; files of up to 64 names of files with several below the source |
 //! | `share_range` | nothing |
 //! | making a snapshot | as `clone_inode` |
-//! | removing a snapshot, `remove_below` | open files below it, 64 at a time, and the directories that lead to them; names of files with several, 64 at a time |
+//! | removing a snapshot, `remove_below` | open files below it, 16 at a time, and the directories that lead to them; names of files with several, 64 at a time |
 //! | the same in a quota | all names of files with several below it |
 //! | `restore_snapshot` | as `remove_below`; all files with several names below the directory and the snapshot |
 //! | `set_quota`, `clear_quota` | files with several names below it, in memory |

@@ -20,8 +20,9 @@ use crate::volume::Volume;
 use crate::volume::charge::{spoil, stored_use};
 use crate::volume::properties::asked;
 
-/// Number of unlinked or open files that are moved away from below a directory while others wait.
-pub(super) const FILES_AT_ONCE: usize = 64;
+/// Number of unlinked or open files that are moved away from below a directory while others wait. Each may be
+/// a range operation.
+pub(super) const FILES_AT_ONCE: usize = 16;
 /// Bytes that a put takes in a batch beside key and value, about.
 const PUT_OVERHEAD_BYTES: usize = 16;
 /// Bytes that the records of two directories and a deletion take, about.
@@ -352,7 +353,16 @@ impl Volume {
             let base: Arc<[u8]> = Arc::from(key::object(self.numbers.oid(op)?));
             let mut batch = Batch::new();
             // Large attributes under this key belong to the entry that has the name now.
-            batch.rename_range(DATA, &key::all_blocks(&old), &key::all_blocks(&base));
+            let is_small = inode.state.read().record.size <= POINT_DELETES_MAX * BLOCK;
+            match if is_small { op.blocks_to_move(&old)? } else { None } {
+                Some(blocks) => {
+                    for (rest, block) in blocks {
+                        batch.delete(DATA, &[&old, rest.as_slice()].concat());
+                        batch.put(DATA, &[&base, rest.as_slice()].concat(), &block);
+                    }
+                }
+                None => batch.rename_range(DATA, &key::all_blocks(&old), &key::all_blocks(&base)),
+            }
             batch.put(META, &key::marker(marker), &Marker::Unlinked { base: base.to_vec() }.encode());
             // Removals on a full volume need this move. It happens once to a file.
             batch.mark_freeing(0);
