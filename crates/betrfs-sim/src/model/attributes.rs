@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use betrfs::{AclKind, InodeFlags, SetAttr, TimeSet, XattrMode};
 
+use super::file_changes::refuse_protected;
 use super::refusal::refuse_if;
 use super::{AccessTime, Body, Done, Refusal, State, Why};
 use crate::at::At;
@@ -16,7 +17,7 @@ impl State {
         let is_set = set.perm.is_some() || set.uid.is_some() || set.gid.is_some() || set.size.is_some();
         let changes_old_state = is_set || is_fixed(set.atime_ns) || is_fixed(set.mtime_ns);
         let is_refused = if changes_old_state { object.is_protected() } else { object.is_immutable() };
-        refuse_if(is_refused, Why::Protected)?;
+        refuse_protected(object, is_refused)?;
         if set.size.is_some() {
             super::file_changes::check_file(object)?;
         }
@@ -59,7 +60,7 @@ impl State {
         // No value that is drawn is an access control list.
         refuse_if(AclKind::of_name(name).is_some(), Why::Invalid)?;
         let object = self.object(id);
-        refuse_if(object.is_protected(), Why::Protected)?;
+        refuse_protected(object, object.is_protected())?;
         let is_there = object.xattrs.contains_key(name);
         refuse_if(mode == XattrMode::Create && is_there, Why::Exists)?;
         refuse_if(mode == XattrMode::Replace && !is_there, Why::NoData)?;
@@ -74,7 +75,7 @@ impl State {
         let id = self.find(at)?;
         check_xattr_name(name)?;
         let object = self.object(id);
-        refuse_if(object.is_protected(), Why::Protected)?;
+        refuse_protected(object, object.is_protected())?;
         if AclKind::of_name(name).is_some() {
             // There never is one.
             return Ok(Done::default());

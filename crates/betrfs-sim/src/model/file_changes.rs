@@ -11,6 +11,16 @@ use crate::at::At;
 const SHARED_BYTES_MIN: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 
+/// Refuses a change that an object's flags forbid. Of one in a snapshot a mount may tell that first, as where
+/// set-id bits are cleared before a write.
+pub(super) fn refuse_protected(object: &Object, is_refused: bool) -> Result<(), Refusal> {
+    match is_refused {
+        false => Ok(()),
+        true if object.is_frozen => Err(Refusal::With(vec![Why::Protected, Why::InSnapshot])),
+        true => Err(Why::Protected.into()),
+    }
+}
+
 impl State {
     /// Writes at an offset or at the end, in pieces. An append writes one piece.
     pub(super) fn write(
@@ -50,16 +60,11 @@ impl State {
         self.check_frozen(id)
     }
 
-    /// Refuses changes that a file's flags forbid. Of one in a snapshot a mount may tell that first, as where
-    /// a write also clears set-id bits.
+    /// Refuses changes that a file's flags forbid.
     fn check_unprotected(&self, id: ObjectId, offset: Option<u64>) -> Result<(), Refusal> {
         let object = self.object(id);
         let is_before_end = offset.is_some_and(|offset| offset < object.size());
-        match if is_before_end { object.is_protected() } else { object.is_immutable() } {
-            false => Ok(()),
-            true if object.is_frozen => Err(Refusal::With(vec![Why::Protected, Why::InSnapshot])),
-            true => Err(Why::Protected.into()),
-        }
+        refuse_protected(object, if is_before_end { object.is_protected() } else { object.is_immutable() })
     }
 
     /// Refuses changes in a snapshot. Of a file whose snapshot was removed it is open whether it can be

@@ -214,15 +214,8 @@ impl Volume {
         emptied: &Emptied<'_>,
         now_ns: i64,
     ) -> Result<Removal> {
-        self.move_orphans_away(exclusive, op, emptied.path)?;
+        let open = self.few_open_files(exclusive, op, emptied, now_ns)?;
         let mut removal = Removal::begin(emptied.quotas.clone(), now_ns);
-        let open_files = || self.open_below(exclusive, op, emptied.dir, emptied.has_snapshots, FILES_AT_ONCE);
-        let mut open = open_files();
-        while open.len() == FILES_AT_ONCE {
-            open.iter().try_for_each(|inode| self.become_linked(exclusive, op, inode, now_ns))?;
-            op.give_turn()?;
-            open = open_files();
-        }
         for inode in open {
             let mut record = inode.state.read().record.clone();
             (record.nlink, record.ctime_ns) = (0, now_ns);
@@ -258,6 +251,27 @@ impl Volume {
             }
         }
         Ok(removal)
+    }
+
+    /// Moves the blocks of unlinked files away from below a directory, and makes open files such that are
+    /// stored elsewhere, until few are left. Returns these. Between some files and the next, others have a
+    /// turn.
+    pub(super) fn few_open_files(
+        &self,
+        exclusive: &Exclusive<'_>,
+        op: &Op<'_>,
+        emptied: &Emptied<'_>,
+        now_ns: i64,
+    ) -> Result<Vec<Arc<Inode>>> {
+        self.move_orphans_away(exclusive, op, emptied.path)?;
+        loop {
+            let open = self.open_below(exclusive, op, emptied.dir, emptied.has_snapshots, FILES_AT_ONCE);
+            if open.len() < FILES_AT_ONCE {
+                return Ok(open);
+            }
+            open.iter().try_for_each(|inode| self.become_linked(exclusive, op, inode, now_ns))?;
+            op.give_turn()?;
+        }
     }
 
     /// Adds to a batch that a directory's contents become a detached tree. Returns its number.

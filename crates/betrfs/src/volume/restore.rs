@@ -95,6 +95,9 @@ impl Volume {
             let own = key::own(&path);
             let mut batch = Batch::new();
 
+            let emptied = Emptied::entries_of(&dir, &path).in_quotas(counted.quotas());
+            // Before the copies, which would be made again after each turn of others.
+            self.few_open_files(&exclusive, &op, &emptied, now_ns)?;
             let mut kept_record = self.copied_record(&dir, Ahead::Never, ino, now_ns);
             let (kept_key, kept_path) = (key::entry(&above, keep_as), key::child_path(&above, keep_as));
             let used = use_of_copy(&op, &dir, &kept_record)?;
@@ -120,7 +123,6 @@ impl Volume {
             if !planted::is(Bug::SnapshotsOfRestoredNotCounted) {
                 record.snapshots = old.snapshots.saturating_add(1);
             }
-            let emptied = Emptied::entries_of(&dir, &path).in_quotas(counted.quotas());
             let prepared =
                 self.take_contents(&exclusive, &op, &mut batch, &emptied, now_ns).and_then(|removal| {
                     if old.flags.has(Flags::LARGE_XATTRS) {

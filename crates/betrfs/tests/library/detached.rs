@@ -193,6 +193,40 @@ fn others_wait_for_few_open_files_of_a_tree_at_a_time() {
     assert_sound(&volume);
 }
 
+/// Files that are open live on when their directory goes back to a snapshot, however many.
+#[test]
+fn many_open_files_outlive_the_way_back_to_a_snapshot() {
+    let disk = disk(8);
+    let volume = disk.open();
+    let (tree, _) = farm(&volume, 50);
+    let snapshots = volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node;
+    volume.create(snapshots, b"s", &new_dir()).unwrap();
+    let open = |i: u64| {
+        let file = mkfile(&volume, tree, &format!("open{i}")).node;
+        volume.write(file, 0, &[i as u8; 5000]).unwrap();
+        volume.open_inode(file).unwrap();
+        if i.is_multiple_of(2) {
+            volume.unlink(tree, format!("open{i}").as_bytes()).unwrap();
+        }
+        file
+    };
+    let open: Vec<InodeId> = (0..100).map(open).collect();
+    volume.restore_snapshot(tree, b"s", b"kept").unwrap();
+    for (i, file) in open.iter().enumerate() {
+        assert!(read_all(&volume, *file) == [i as u8; 5000]);
+        assert_eq!(volume.getattr(*file).unwrap().nlink, 0);
+        let kept = format!("/tree/.betrfs-snapshots/kept/open{i}");
+        let is_kept = volume.resolve(kept.as_bytes()).is_ok_and(|kept| kept.attr.size == 5000);
+        assert_eq!(is_kept, !i.is_multiple_of(2), "{kept}");
+    }
+    for i in 0..50u64 {
+        assert_eq!(contents(&volume, &format!("/tree/{i}")), i.to_string().into_bytes());
+    }
+    assert_sound(&volume);
+    open.into_iter().for_each(|file| volume.release_node(file));
+    assert_sound(&volume);
+}
+
 /// What cannot be attached leaves nothing behind.
 #[test]
 fn a_copy_with_many_links_that_is_refused_at_its_end_is_cleared() {
