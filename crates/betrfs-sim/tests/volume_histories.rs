@@ -32,7 +32,7 @@ fn every_crash_leaves_a_state_that_is_not_older_than_the_last_durable_one() {
 /// A law says little about what its histories do not reach.
 #[test]
 fn histories_reach_crashes_of_all_kinds_and_lose_what_they_may_lose() {
-    let plan = Plan { trials: Trials::Crashes, seeds: 0..150, steps: 80, time: None };
+    let plan = Plan { trials: Trials::Crashes, seeds: 0..300, steps: 80, time: None };
     let reached = plan.run().reached;
     for (what, least) in [
         ("recovery", 100),
