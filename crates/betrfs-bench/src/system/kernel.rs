@@ -74,7 +74,8 @@ impl Kernel {
     }
 
     fn is_mounted(&self) -> Result<bool> {
-        let mounts = std::fs::read_to_string("/proc/self/mounts")?;
+        // Others' mount points have any names.
+        let mounts = String::from_utf8_lossy(&std::fs::read("/proc/self/mounts")?).into_owned();
         Ok(mounts.lines().any(|line| line.split(' ').nth(1).map(Path::new) == Some(&self.dir)))
     }
 }
