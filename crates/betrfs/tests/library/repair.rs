@@ -344,6 +344,16 @@ const CASES: &[Case] = &[
         differs: &["0 \\x00\\x00d", "0 \\x00d\\x00\\x00s"],
     },
     Case { code: "bad-key", change: |_, batch| batch.put(META, b"\x01short", b"x"), differs: &[] },
+    // A detached tree of which no marker tells.
+    Case {
+        code: "bad-key",
+        change: |_, batch| {
+            batch.put(META, b"\x04\0\0\0\0\0\0\0\x09\0\0f", b"x");
+            batch.put(DATA, b"\x04\0\0\0\0\0\0\0\x09\0\0f\0\0", b"x");
+            batch.put(LINKS, b"\x04\0\0\0\0\0\0\0\x09\0\0f", &1u64.to_be_bytes());
+        },
+        differs: &[],
+    },
     Case { code: "no-root", change: |_, batch| batch.delete(META, ROOT_KEY), differs: &["0 \\x05"] },
     Case {
         code: "no-volume-record",
