@@ -12,6 +12,10 @@ use crate::volume::{CACHE_BYTES, sample};
 const DICTS: u8 = 4;
 /// The most inputs that the corpus begins with.
 const EXAMPLES_MAX: usize = 40;
+/// The kinds of markers of a detached tree, and its number: below those of some of its files, for a copy.
+const REMOVED: u8 = 1;
+const COPY: u8 = 2;
+const DETACHED_NUMBER: u64 = 1;
 /// The most pairs of an input.
 const PAIRS_MAX: usize = 64;
 
@@ -54,12 +58,29 @@ pub fn examples() -> Vec<Vec<u8>> {
     for dict in 0..DICTS {
         let mut cursor = env.cursor(DictId(dict), Cut::LOW, Cut::HIGH);
         while let Ok(Some((key, value))) = cursor.next() {
-            let value = &value[..value.len().min(400)];
-            let lens = [key.len() as u16, value.len() as u16].map(u16::to_le_bytes);
-            all.push([&[dict], &lens[0][..], key, &lens[1], value].concat());
+            all.push(pair(dict, key, &value[..value.len().min(400)]));
         }
     }
     env.abandon();
     let step = all.len().div_ceil(EXAMPLES_MAX).max(1);
-    all.into_iter().step_by(step).collect()
+    all.into_iter().step_by(step).chain([REMOVED, COPY].map(detached)).collect()
+}
+
+fn pair(dict: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
+    let lens = [key.len() as u16, value.len() as u16].map(u16::to_le_bytes);
+    [&[dict], &lens[0][..], key, &lens[1], value].concat()
+}
+
+/// What a crash leaves of the removal or the copy of a tree with linked files: a marker of this kind, and
+/// names of the files with the lowest numbers.
+fn detached(kind: u8) -> Vec<u8> {
+    let key = |first: u8, rest: &[u8]| [&[first][..], &DETACHED_NUMBER.to_be_bytes(), rest].concat();
+    let mut all = pair(0, &key(2, b""), &[1, kind, 0, 0]);
+    for number in 1..=3u64 {
+        let name = key(4, &[&[0, 0][..], &[b'a' + number as u8]].concat());
+        all.extend(pair(0, &name, b"no record"));
+        all.extend(pair(1, &[&name[..], &[0], &[0; 8]].concat(), b"bytes"));
+        all.extend(pair(2, &name, &number.to_be_bytes()));
+    }
+    all
 }
