@@ -44,6 +44,8 @@ impl World {
         let is_struck = self.disk.has_struck() || self.is_damaged;
         match error {
             Error::Engine(_) | Error::ReadOnly { .. } | Error::NoSpace => is_struck,
+            // A closed file without a name that could not be deleted holds its quota on.
+            Error::QuotaExceeded => is_struck,
             Error::Damaged { .. } => self.is_damaged,
             _ => false,
         }
@@ -69,7 +71,7 @@ impl World {
 
     fn is_errno_of_fault(&self, errno: Errno) -> bool {
         let is_struck = self.disk.has_struck() || self.is_damaged;
-        is_struck && matches!(errno, Errno::IO | Errno::NOSPC | Errno::ROFS)
+        is_struck && matches!(errno, Errno::IO | Errno::NOSPC | Errno::ROFS | Errno::DQUOT)
     }
 
     /// Takes a write into the model that stopped early for a failure of the disk.
