@@ -156,19 +156,21 @@ impl Volume {
             if record.entries == 0 && !has_snapshots {
                 return Ok(Vec::new());
             }
+            let now_ns = self.platform.now_ns();
+            let mut emptied = Emptied::entries_of(&dir, &path.bytes).in_quotas(path.quotas());
+            if has_snapshots {
+                emptied = emptied.with_snapshots();
+            }
+            // It spoils what was measured.
+            self.few_open_files(&exclusive, &op, &emptied, now_ns)?;
             let less = match path.quota() {
                 Some(_) => measuring.content(&op, &dir)?.removed,
                 None => Amount::default(),
             };
             spoil(&op, &path);
-            let now_ns = self.platform.now_ns();
             (record.entries, record.subdirs, record.snapshots) = (0, 0, 0);
             (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
             let mut batch = Batch::new();
-            let mut emptied = Emptied::entries_of(&dir, &path.bytes).in_quotas(path.quotas());
-            if has_snapshots {
-                emptied = emptied.with_snapshots();
-            }
             let removal = self.remove_contents(&exclusive, &op, &mut batch, &emptied, now_ns)?;
             batch.put(META, &key::own(&path.bytes), &record.encode());
             let charge = self.charge(&op, &path, -less, &mut batch)?;

@@ -86,18 +86,18 @@ impl Volume {
             let Restoration { dir, snapshots, source, path, above } =
                 self.restoration(&exclusive, &op, node, name, keep_as)?;
             let counted = op.dir_path(&dir)?;
+            let (ino, now_ns) = (self.numbers.id(&op)?, self.platform.now_ns());
+            let emptied = Emptied::entries_of(&dir, &path).in_quotas(counted.quotas());
+            // It spoils what was measured; and the copies would be made again after each turn of others.
+            self.few_open_files(&exclusive, &op, &emptied, now_ns)?;
             let more = match counted.quota() {
                 Some(_) => measuring.content(&op, &source)?.copied - measuring.content(&op, &dir)?.removed,
                 None => Amount::default(),
             };
             spoil(&op, &counted);
-            let (ino, now_ns) = (self.numbers.id(&op)?, self.platform.now_ns());
             let own = key::own(&path);
             let mut batch = Batch::new();
 
-            let emptied = Emptied::entries_of(&dir, &path).in_quotas(counted.quotas());
-            // Before the copies, which would be made again after each turn of others.
-            self.few_open_files(&exclusive, &op, &emptied, now_ns)?;
             let mut kept_record = self.copied_record(&dir, Ahead::Never, ino, now_ns);
             let (kept_key, kept_path) = (key::entry(&above, keep_as), key::child_path(&above, keep_as));
             let used = use_of_copy(&op, &dir, &kept_record)?;

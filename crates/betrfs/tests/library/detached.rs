@@ -227,6 +227,32 @@ fn many_open_files_outlive_the_way_back_to_a_snapshot() {
     assert_sound(&volume);
 }
 
+/// In a quota the tree is measured: that must not begin again with each turn of others.
+#[test]
+fn a_tree_with_many_open_files_is_removed_and_brought_back_in_a_quota() {
+    let disk = disk(64);
+    let volume = disk.open();
+    let home = mkdir(&volume, ROOT, "home").node;
+    volume.set_quota(home, betrfs::QuotaLimits { bytes: None, objects: Some(1000) }).unwrap();
+    let tree = mkdir(&volume, home, "tree").node;
+    let snapshots = volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node;
+    volume.create(snapshots, b"s", &new_dir()).unwrap();
+    for is_restored in [false, true] {
+        for i in 0..300 {
+            volume.open_inode(mkfile(&volume, tree, &format!("{i}")).node).unwrap();
+        }
+        if is_restored {
+            drop(volume.restore_snapshot(tree, b"s", b"kept").unwrap());
+        } else {
+            drop(volume.remove_below(tree, SnapshotsBelow::Go).unwrap());
+            let snapshots = volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node;
+            volume.create(snapshots, b"s", &new_dir()).unwrap();
+        }
+        assert_eq!(volume.quota(home).unwrap().unwrap().used.objects, 1);
+    }
+    assert_sound(&volume);
+}
+
 /// What cannot be attached leaves nothing behind.
 #[test]
 fn a_copy_with_many_links_that_is_refused_at_its_end_is_cleared() {
