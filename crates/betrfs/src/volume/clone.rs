@@ -7,7 +7,6 @@
 //! crash comes in between, the next opening deletes the objects by them. If the names are many, the whole
 //! copy is made ahead (`detached.rs`).
 
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -16,7 +15,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use betree::Batch;
 
 use crate::FILE_BYTES_MAX;
-use crate::contents::{copy_data, delete_data, drop_capabilities, store_xattrs};
+use crate::contents::{copy_data, drop_capabilities, store_xattrs};
 use crate::error::{Error, Result};
 use crate::names::{DirPath, Directory, Exclusive, Inode, Place};
 use crate::op::{Op, OpKind, refuse_in_snapshot};
@@ -27,18 +26,14 @@ use crate::rules::{
     unprotect,
 };
 use crate::schema::block::BLOCK;
-use crate::schema::{
-    Amount, DATA, Flags, LINKS, META, Marker, Record, Redirect, Stored, XattrValue, block, damaged, key,
-};
+use crate::schema::{Amount, DATA, Flags, LINKS, META, Record, Redirect, XattrValue, block, key};
 use crate::types::{Entry, FileType, InodeId, Owned};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
 use crate::volume::charge::{Charge, spoil, stored_use};
 use crate::volume::detached::{CopyWanted, DetachedCopy};
+use crate::volume::linked_copies::LinkedCopy;
 use crate::volume::measure::Measuring;
-
-/// Number of linked files copied in one batch, at most.
-const OBJECTS_MAX: usize = 64;
 
 /// The place of a copy, and its difference from the source.
 pub(super) struct Copy<'a> {
@@ -61,15 +56,6 @@ pub(super) enum Ahead<'a> {
     IfMany(&'a Cell<bool>),
     /// It is not.
     Never,
-}
-
-/// A linked file on its way into a copy.
-pub(super) struct LinkedCopy {
-    oid: u64,
-    marker: u64,
-    record: Record,
-    /// The keys of its names inside the copy.
-    names: Vec<Vec<u8>>,
 }
 
 impl Volume {
@@ -208,7 +194,7 @@ impl Volume {
     /// two are not both files or both directories; [`Error::NameTooLong`] as in
     /// [`clone_inode`](Volume::clone_inode).
     pub fn clone_onto(&self, source: InodeId, target: InodeId) -> Result<()> {
-        self.measured(|measuring| self.fill_while_known(source, target, None, measuring))
+        self.measured(|measuring| self.fill_with_copy(source, target, None, measuring))
     }
 
     /// Does the same for a user whose the source is as a whole; the target must be the user's too.
@@ -217,10 +203,10 @@ impl Volume {
     /// Those of `clone_onto`; [`Error::NotPermitted`] if the target belongs to somebody else; [`Error::Busy`]
     /// if something may have come into the source that is not the user's: it is to be looked through again.
     pub fn clone_onto_as(&self, owned: &Owned, target: InodeId) -> Result<()> {
-        self.measured(|measuring| self.fill_while_known(owned.node, target, Some(owned), measuring))
+        self.measured(|measuring| self.fill_with_copy(owned.node, target, Some(owned), measuring))
     }
 
-    fn fill_while_known(
+    fn fill_with_copy(
         &self,
         source: InodeId,
         target: InodeId,
@@ -463,94 +449,6 @@ impl Volume {
         Ok(linked)
     }
 
-    /// Copies each file that has several names and at least one of them below a directory.
-    ///
-    /// # Errors
-    /// [`Error::Busy`] if the copy is to be made ahead.
-    fn copy_linked(
-        &self,
-        op: &Op<'_>,
-        from_path: &[u8],
-        to_path: &[u8],
-        flags: Flags,
-        ahead: Ahead<'_>,
-    ) -> Result<Vec<LinkedCopy>> {
-        let mut names: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
-        let mut seen = 0;
-        let mut links = op.scan(LINKS, key::subtree(from_path));
-        while let Some((at, oid)) = links.next()? {
-            seen += 1;
-            if let Ahead::IfMany(are_many) = ahead
-                && seen > self.links_alone_max
-            {
-                are_many.set(true);
-                return Err(Error::Busy);
-            }
-            let oid =
-                oid.try_into().map(u64::from_be_bytes).map_err(|_| damaged(at, "it is no object id"))?;
-            let rest = at.get(from_path.len()..).unwrap_or_default();
-            names.entry(oid).or_default().push([to_path, rest].concat());
-        }
-        let mut copies = Vec::with_capacity(names.len());
-        if let Err(error) = self.copy_objects(op, names, flags, &mut copies) {
-            self.discard(op, &copies);
-            return Err(error);
-        }
-        Ok(copies)
-    }
-
-    /// Copies linked files with their names in the copy, in batches within the log's limit.
-    fn copy_objects(
-        &self,
-        op: &Op<'_>,
-        names: BTreeMap<u64, Vec<Vec<u8>>>,
-        flags: Flags,
-        copies: &mut Vec<LinkedCopy>,
-    ) -> Result<()> {
-        let (mut batch, mut files) = (Batch::new(), 0);
-        for (oid, names) in names {
-            op.visit(1);
-            let from = key::object(oid);
-            let mut record = self.object_record(op, oid)?;
-            let (oid, marker) = (self.numbers.oid(op)?, self.numbers.oid(op)?);
-            let to = key::object(oid);
-            record.id = self.numbers.id(op)?;
-            record.flags.clear(Flags::READ_ONLY);
-            if !planted::is(Bug::LinkedFilesOfSnapshotsWritable) {
-                record.flags.set(flags);
-            }
-            record.nlink = u32::try_from(names.len()).map_err(|_| Error::TooManyLinks)?;
-            batch.put(META, &key::marker(marker), &Marker::Unlinked { base: to.clone() }.encode());
-            copy_data(op, &mut batch, &record, &from, &to)?;
-            copies.push(LinkedCopy { oid, marker, record, names });
-            files += 1;
-            if files == OBJECTS_MAX || batch.bytes() as u64 >= self.piece_bytes {
-                // So many are not made a second time.
-                op.commit(&batch)?;
-                (batch, files) = (Batch::new(), 0);
-            }
-        }
-        op.commit_aside(&batch)
-    }
-
-    pub(super) fn object_record(&self, op: &Op<'_>, oid: u64) -> Result<Record> {
-        if let Some(inode) = self.table.object(oid) {
-            return Ok(with_atime(&inode, &inode.state.read()));
-        }
-        stored_object(op, oid)
-    }
-
-    /// Deletes copies that got no name.
-    pub(super) fn discard(&self, op: &Op<'_>, copies: &[LinkedCopy]) {
-        let mut batch = Batch::new();
-        for copy in copies {
-            delete_data(&mut batch, &key::object(copy.oid), &copy.record);
-            batch.delete(META, &key::marker(copy.marker));
-        }
-        // Copies left by a failure are deleted when the volume is opened next.
-        let _ = op.commit_aside(&batch);
-    }
-
     /// Makes a range of one file share the blocks of another, if no bytes need to be copied for it: as far as
     /// whole blocks go, or up to the ends of both. Returns the number of bytes shared; `None` if they are too
     /// few.
@@ -611,16 +509,6 @@ fn put_copy(batch: &mut Batch, record: &Record, to_key: &[u8], used: Option<Amou
 pub(super) fn use_of_copy(op: &Op<'_>, source: &Arc<Inode>, record: &Record) -> Result<Option<Amount>> {
     let Some(quota) = source.quota().filter(|_| record.quota().is_some()) else { return Ok(None) };
     quota.used(|| stored_use(op, &key::quota_use(&op.own_key(source)?))).map(Some)
-}
-
-/// The record of a linked file as the operation reads it.
-pub(super) fn stored_object(op: &Op<'_>, oid: u64) -> Result<Record> {
-    let own = key::object(oid);
-    let bytes = op.get(META, &own)?.ok_or_else(|| damaged(&own, "its record is lost"))?;
-    match Stored::decode(&own, &bytes)? {
-        Stored::Inode(record) => Ok(record),
-        Stored::Redirect(_) => Err(damaged(&own, "it is not the record of a file")),
-    }
 }
 
 /// Adds to a batch the removal of a copy's target from the copy, if the target is below its source: the paths

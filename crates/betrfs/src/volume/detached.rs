@@ -32,7 +32,8 @@ use crate::types::{InodeId, Owned};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
 use crate::volume::check::is_damage;
-use crate::volume::clone::{leave_out, stored_object, use_of_copy};
+use crate::volume::clone::{leave_out, use_of_copy};
+use crate::volume::linked_copies::stored_object;
 use crate::volume::measure::Measuring;
 use crate::volume::remove_tree::Removal;
 

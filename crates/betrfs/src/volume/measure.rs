@@ -22,7 +22,7 @@ use crate::schema::{Amount, META, Stored, key};
 use crate::types::InodeId;
 use crate::volume::Volume;
 use crate::volume::charge::stored_use;
-use crate::volume::clone::stored_object;
+use crate::volume::linked_copies::stored_object;
 
 /// Number of attempts at an operation that needs measurements.
 const ATTEMPTS_MAX: usize = 6;

@@ -40,6 +40,7 @@ mod inode_flags;
 mod known_names;
 mod late_opens;
 mod link;
+mod linked_copies;
 mod lookup;
 mod map;
 mod measure;

@@ -24,7 +24,7 @@ use crate::rules::is_foreign;
 use crate::schema::{META, Stored, damaged, key};
 use crate::types::{InodeId, Owned, User};
 use crate::volume::Volume;
-use crate::volume::clone::stored_object;
+use crate::volume::linked_copies::stored_object;
 
 /// Number of notes kept. Who needs an older one looks everything up anew.
 const NOTES_MAX: usize = 256;

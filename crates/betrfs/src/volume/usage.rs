@@ -9,7 +9,7 @@ use crate::op::OpKind;
 use crate::schema::{DATA, LINKS, META, damaged, key};
 use crate::types::InodeId;
 use crate::volume::Volume;
-use crate::volume::clone::stored_object;
+use crate::volume::linked_copies::stored_object;
 
 impl Volume {
     /// The bytes that an object takes as stored, with everything below it, and the bytes that its removal
