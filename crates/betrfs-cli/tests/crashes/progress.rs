@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::bed::Bed;
-use crate::mounted::{betrfs, ok, wait_for_end};
+use crate::mounted::{betrfs, ok, soon, wait_for_end};
 use crate::recorded_disk::{Manner, RecordedDisk};
 
 /// Runs a command with standard error at a terminal; returns what that shows.
@@ -165,9 +165,13 @@ fn a_count_for_a_quota_shows_how_far_it_is_and_ends_with_its_command() {
         let len = master.read(&mut part).unwrap();
         shown.extend_from_slice(&part[..len]);
     }
+    // It stands still until its client is gone, and meets that before it is done.
+    bed.disk.set_manner(Manner::HoldsReads);
     // Who starts the tests in the background may have their processes ignore SIGINT.
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert!(!child.wait().unwrap().success());
+    bed.disk.set_manner(SLOW);
+    assert!(soon(|| bed.log().contains("betrfs-quota ended before")), "it goes on without its client");
     bed.disk.set_manner(Manner::Honest);
     assert!(!quota("get", &[]).0, "it was set");
     assert!(quota("set", &["2G"]).0);
