@@ -253,6 +253,12 @@ impl Error {
         matches!(self, Error::NoSpace | Error::DeviceFull(_))
     }
 
+    /// Whether it says that bytes on the device are not those that were written, or that a repair has noted
+    /// so: reading them again gives the same error.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Error::Corrupt { .. } | Error::KnownDamage { .. })
+    }
+
     /// The same error; an unknown kind gets its place on the device.
     pub(crate) fn at(self, offset: u64) -> Error {
         match self {

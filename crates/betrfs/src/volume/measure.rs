@@ -150,7 +150,8 @@ impl Volume {
 }
 
 impl Measured<'_> {
-    /// Reads all records below the directory in a view. What cannot be read does not count.
+    /// Reads all records below the directory in a view. What is damaged does not count, as in a check. A read
+    /// that fails on the device may succeed the next time, and ends it.
     fn scan(
         &mut self,
         op: &Op<'_>,
@@ -181,8 +182,9 @@ impl Measured<'_> {
             tell()?;
             let record = match stored_object(op, *oid) {
                 Err(Error::StateGivenUp) => return Err(Error::Uncounted),
-                Err(_) => continue,
-                Ok(record) => record,
+                Err(Error::Damaged { .. }) => continue,
+                Err(Error::Engine(error)) if error.is_damage() => continue,
+                record => record?,
             };
             copied = copied + Amount::of(&record);
             if record.nlink <= *names {
@@ -201,11 +203,17 @@ impl Measured<'_> {
     }
 }
 
-/// The next pair of a scan in a view, past what cannot be read.
+/// The next pair of a scan in a view, past what is damaged.
 fn next_readable<'c>(pairs: &'c mut Cursor<'_>) -> Result<Option<(&'c [u8], &'c [u8])>> {
-    let mut has_ended = false;
-    let next = pairs.next_past(&mut |passed| has_ended |= passed.errors.contains(&betree::Error::ViewEnded));
-    if has_ended { Err(Error::Uncounted) } else { Ok(next) }
+    let mut failed = None;
+    let next = pairs.next_past(&mut |passed| {
+        failed = failed.take().or(passed.errors.into_iter().find(|error| !error.is_damage()));
+    });
+    match failed {
+        Some(betree::Error::ViewEnded) => Err(Error::Uncounted),
+        Some(error) => Err(error.into()),
+        None => Ok(next),
+    }
 }
 
 /// The path of a name of a file below a directory.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use betree::{Batch, DictId};
+use betree_platform::DeviceOp;
+use betree_sim::{EIO, Fault};
 use betrfs::{
     Error, FallocateMode, FileType, InodeId, NewNode, Objects, OpKind, Quota, QuotaLimits, QuotaUse,
     RenameFlags, Result, SNAPSHOTS_NAME, SetAttr, SnapshotsBelow, Volume,
@@ -492,4 +494,50 @@ fn a_check_finds_a_wrong_use_in_one_that_is_in_use_too() {
         })
         .unwrap();
     assert!(listed > 0);
+}
+
+/// A read that fails is no reason to count less, whichever it is.
+#[test]
+fn what_is_there_is_counted_whole_or_not_at_all_where_reads_fail() {
+    let mut disk = Disk::of_tiny_nodes(64 << 20);
+    disk.options.cache_bytes = 256 << 10;
+    let volume = disk.open();
+    let (dir, beside) = (mkdir(&volume, ROOT, "dir").node, mkdir(&volume, ROOT, "beside").node);
+    for i in 0..200 {
+        let name = format!("{i}");
+        let file = mkfile(&volume, dir, &name).node;
+        volume.write(file, 0, &[7; 300]).unwrap();
+        if i % 10 == 0 {
+            volume.link(file, dir, format!("{i} too").as_bytes()).unwrap();
+        }
+        volume.set_xattr(file, b"user.large", &[5; 200], betrfs::XattrMode::Any).unwrap();
+        mkfile(&volume, beside, &name);
+    }
+    let right = counted(&volume, dir);
+    volume.close().unwrap();
+    let mut refused = 0;
+    for at_call in 1.. {
+        let volume = disk.open();
+        let dir = volume.resolve(b"/dir").unwrap().node;
+        let reads = disk.device.counts();
+        let read = Fault { at_call, op: Some(DeviceOp::Read), errno: EIO, lasting: true };
+        disk.device.set_fault(Some(read));
+        let set = volume.set_quota(dir, ANY);
+        disk.device.set_fault(None);
+        if disk.device.counts().failed == reads.failed {
+            assert_eq!((set, used(&volume, dir)), (Ok(()), right));
+            break;
+        }
+        match set {
+            Ok(()) => assert_eq!(used(&volume, dir), right, "read {at_call}"),
+            Err(error) => {
+                assert!(matches!(error, Error::Engine(betree::Error::Device(_))), "{error}");
+                assert_eq!(volume.quota(dir).unwrap(), None);
+                refused += 1;
+            }
+        }
+        // Nothing is kept for the next round.
+        volume.env().abandon();
+    }
+    assert!(refused > 5, "{refused} reads");
 }
