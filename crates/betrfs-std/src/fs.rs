@@ -178,7 +178,11 @@ impl Fs {
     /// # Errors
     /// The volume's: of what was not durable before, nothing is known then.
     pub fn sync(&self) -> Result<()> {
-        self.root.opened().volume.sync().of("sync the volume", self.root.opened().device.path())
+        let opened = self.root.opened();
+        opened.volume.sync().of("sync the volume", opened.device.path())?;
+        // Nobody here remembers attributes.
+        let _ = opened.volume.finish_removals();
+        Ok(())
     }
 
     /// Makes all durable, ends the threads and releases the volume's file, for all handles: those that are

@@ -280,7 +280,10 @@ impl Dispatch {
             Opcode::Fsync if planted::is(Bug::FsyncNotDone) => Ok(0),
             Opcode::Fsync => server.fsync(node).map(|()| 0),
             Opcode::Fsyncdir => server.fsyncdir(node).map(|()| 0),
-            Opcode::Syncfs => server.syncfs().map(|()| 0),
+            Opcode::Syncfs => {
+                self.tell_removed(server.syncfs()?)?;
+                Ok(0)
+            }
             Opcode::Statfs => r.reply(&to_statfs(&server.statfs(node)?)),
             // Opening a directory needs no request: the kernel sends no more of them, and keeps listings
             // until it changes the directory itself.

@@ -35,9 +35,10 @@ impl Server {
         self.volume.readlink(node).answer()
     }
 
-    /// SYNCFS
-    pub fn syncfs(&self) -> Answer<()> {
-        self.volume.sync().answer()
+    /// SYNCFS; also finishes removals. Returns the objects whose attributes have changed by that.
+    pub fn syncfs(&self) -> Answer<Vec<InodeId>> {
+        self.volume.sync().answer()?;
+        Ok(self.volume.finish_removals())
     }
 
     /// STATFS: of a directory in a quota, as the kernel names the object that was asked about.

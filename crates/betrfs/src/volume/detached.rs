@@ -19,6 +19,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 use betree::{Batch, Cut};
+use betree_platform::sync::Mutex;
 
 use crate::contents::copy_data;
 use crate::error::{Error, Result};
@@ -54,6 +55,12 @@ pub(super) struct DetachedCopy {
     pub used: Option<Amount>,
 }
 
+/// The detached trees whose clearing has failed.
+#[derive(Default)]
+pub(super) struct Unfinished {
+    trees: Mutex<Vec<(u64, Detached)>>,
+}
+
 /// What is asked of a copy beside its source.
 #[derive(Clone, Copy)]
 pub(super) struct CopyWanted<'a> {
@@ -66,14 +73,13 @@ pub(super) struct CopyWanted<'a> {
 }
 
 impl Volume {
-    /// Takes the names in a detached tree from their files, and deletes the tree. Returns the objects that
-    /// the volume's caller holds and whose attributes have changed.
+    /// Takes the names in a detached tree from their files, and deletes the tree. Tells of the objects that
+    /// the volume's caller holds and whose attributes have changed, before an error too.
     ///
     /// # Errors
-    /// The engine's. The tree is then cleared when the volume is opened next.
-    pub(super) fn clear_detached(&self, number: u64, why: Detached) -> Result<Vec<InodeId>> {
+    /// The engine's.
+    fn clear_detached(&self, number: u64, why: Detached, changed: &mut Vec<InodeId>) -> Result<()> {
         let (mut from, end) = key::detached(number);
-        let mut changed = Vec::new();
         loop {
             let op = self.update(OpKind::Internal, 0)?;
             let names = linked_names(&op, (from.clone(), end.clone()))?;
@@ -89,8 +95,30 @@ impl Volume {
         }
         batch.delete(META, &key::marker(number));
         batch.mark_freeing(0);
-        op.commit(&batch)?;
-        Ok(changed)
+        op.commit(&batch)
+    }
+
+    /// Clears a detached tree that nobody needs. Where that fails,
+    /// [`finish_removals`](Volume::finish_removals) or the next opening goes on with it. Returns the objects
+    /// that the volume's caller holds and whose attributes have changed.
+    pub(super) fn clear_or_put_off(&self, number: u64, why: Detached) -> Vec<InodeId> {
+        let mut changed = Vec::new();
+        match self.clear_detached(number, why, &mut changed) {
+            // What is damaged stays until a repair.
+            Err(error) if !is_damage(&error) => self.unfinished.trees.lock().push((number, why)),
+            _ => {}
+        }
+        changed
+    }
+
+    /// Goes on with removals of trees that a full disk has stopped: until then files with other names still
+    /// count the names that were removed, and space is not given back. Each further removal of a tree does so
+    /// too, and the next opening. Returns the objects whose attributes have changed, as far as the caller
+    /// holds them.
+    pub fn finish_removals(&self) -> Vec<InodeId> {
+        let Some(_going) = self.own_changes.begin() else { return Vec::new() };
+        let trees = core::mem::take(&mut *self.unfinished.trees.lock());
+        trees.into_iter().flat_map(|(number, why)| self.clear_or_put_off(number, why)).collect()
     }
 
     /// Takes some names in a detached tree from their files, and removes them.
@@ -130,17 +158,17 @@ impl Volume {
     /// Clears all detached trees that an earlier use of the volume has left.
     pub(super) fn clear_all_detached(&self, left: &[(u64, Detached)]) -> Result<()> {
         for (number, why) in left {
-            match self.clear_detached(*number, *why) {
+            match self.clear_detached(*number, *why, &mut Vec::new()) {
                 // It stays until a repair; nobody else comes to it.
                 Err(error) if is_damage(&error) => {}
-                done => drop(done?),
+                done => done?,
             }
         }
         Ok(())
     }
 
     /// Makes a copy of a directory that no path leads to yet: as of one moment, which is during the call. The
-    /// caller attaches it or [clears](Volume::clear_detached) it, and holds no lock.
+    /// caller attaches it or [gives it up](Volume::give_up_copy), and holds no lock.
     pub(super) fn detach_copy(
         &self,
         source: InodeId,
@@ -302,8 +330,8 @@ impl Volume {
 
     /// Clears a copy that cannot be attached.
     pub(super) fn give_up_copy(&self, copy: &DetachedCopy) {
-        // What fails here is made up for when the volume is opened next.
-        let _ = self.clear_detached(copy.number, Detached::Copy);
+        // Nobody holds what is in it.
+        let _ = self.clear_or_put_off(copy.number, Detached::Copy);
     }
 }
 

@@ -31,7 +31,7 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is none.
+    /// [`Error::NotFound`] if there is none; [`Error::NotADirectory`].
     pub fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Entry> {
         let op = self.query_for_objects(OpKind::Lookup);
         check_looked_up(name)?;
@@ -65,13 +65,14 @@ impl Volume {
         if name == SNAPSHOTS_NAME {
             return self.snapshots_of(shared, op, parent);
         }
-        if is_removed {
-            return Err(Error::NotFound);
-        }
         {
             let state = parent.state.read();
+            let names = state.dir()?;
+            if is_removed {
+                return Err(Error::NotFound);
+            }
             let is_complete = state.is_complete() || planted::is(Bug::EvictedNamesTakenForAbsent);
-            if state.dir()?.get(name).is_none() && is_complete {
+            if names.get(name).is_none() && is_complete {
                 return Err(Error::NotFound);
             }
         }

@@ -85,6 +85,7 @@ use crate::schema::{
 use crate::types::{FileType, FormatOptions, InodeId, OpenOptions, StatFs};
 use access_times::AccessPolicy;
 use charge::Quotas;
+use detached::Unfinished;
 use find_inode::NumberMap;
 use freeze::OwnChanges;
 use id_allocator::IdAllocator;
@@ -148,6 +149,7 @@ pub struct Volume {
     foreign: ForeignEvents,
     quotas: Quotas,
     own_changes: OwnChanges,
+    unfinished: Unfinished,
 }
 
 impl Volume {
@@ -328,6 +330,7 @@ impl Volume {
             foreign: ForeignEvents::default(),
             quotas: Quotas::new(stored.features & QUOTAS != 0),
             own_changes: OwnChanges::default(),
+            unfinished: Unfinished::default(),
         };
         volume.clear_all_detached(&detached)?;
         Ok(volume)

@@ -363,14 +363,9 @@ impl Volume {
         let mut held = self.sweep(cut_off, now_ns);
         self.sweeps.fetch_sub(1, Relaxed);
         held.extend(self.closed_all(touched));
-        // What fails is made up for when the volume is opened next.
-        let detached = removal.detached;
-        held.extend(
-            detached
-                .and_then(|number| self.clear_detached(number, Detached::Removed).ok())
-                .into_iter()
-                .flatten(),
-        );
+        held.extend(self.finish_removals());
+        let detached = removal.detached.into_iter();
+        held.extend(detached.flat_map(|number| self.clear_or_put_off(number, Detached::Removed)));
         held
     }
 

@@ -8,7 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use betree::{Cut, DictId, Env};
-use betree_sim::MemDevice;
+use betree_platform::DeviceOp;
+use betree_sim::{ENOSPC, Fault, MemDevice};
 
 use crate::support::*;
 use betrfs::{Error, InodeId, OpKind, SNAPSHOTS_NAME, SnapshotsBelow, Volume};
@@ -344,7 +345,7 @@ fn markers(image: &MemDevice) -> BTreeSet<u8> {
 /// takes the copy back.
 #[test]
 fn a_crash_leaves_no_part_of_a_tree_with_many_links() {
-    const FILES: u64 = 600;
+    const FILES: u64 = 1000;
     let mut met = BTreeSet::new();
     // A crash in the middle of both is met at once, but for a very busy machine.
     for _ in 0..20 {
@@ -401,4 +402,35 @@ fn a_crash_leaves_no_part_of_a_tree_with_many_links() {
         }
     }
     panic!("no crash in the middle was met but of the kinds {met:?}");
+}
+
+/// A removal that a full disk has stopped goes on once there is room, and the caller hears of it.
+#[test]
+fn a_removal_that_a_full_disk_has_stopped_is_finished_once_there_is_room() {
+    const FILES: u64 = 1000;
+    let mut disk = Disk::of_tiny_nodes(64 << 20);
+    (disk.options.links_alone_max, disk.options.cache_bytes) = (2, 128 << 10);
+    let volume = disk.open();
+    let (tree, beside) = farm(&volume, FILES);
+    let with_two_names = |volume: &Volume| {
+        let names = (0..FILES).step_by(2).map(|i| links(volume, &format!("/beside/{i}")));
+        names.filter(|links| *links == 2).count()
+    };
+    let beside_it = (0..FILES).step_by(2).map(|i| format!("/beside/{i}"));
+    let held: Vec<InodeId> = beside_it.map(|path| volume.resolve(path.as_bytes()).unwrap().node).collect();
+    volume.sync().unwrap();
+    let write = Fault { at_call: 1, op: Some(DeviceOp::Write), errno: ENOSPC, lasting: true };
+    disk.device.set_fault(Some(write));
+    mkfile(&volume, beside, "new");
+    assert!(matches!(volume.sync(), Err(Error::Engine(betree::Error::DeviceFull(_)))));
+    let mut told = volume.remove_below(tree, SnapshotsBelow::Hold).unwrap();
+    assert_eq!(names(&volume, tree), Vec::<String>::new());
+    let left = with_two_names(&volume);
+    assert!((1..FILES as usize / 2).contains(&left), "it was stopped with {left} names left");
+    disk.device.set_fault(None);
+    volume.sync().unwrap();
+    told.extend(volume.finish_removals());
+    assert!(held.iter().all(|node| told.contains(node)));
+    assert_eq!((with_two_names(&volume), volume.finish_removals()), (0, Vec::new()));
+    assert_sound(&volume);
 }
