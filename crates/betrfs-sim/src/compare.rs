@@ -190,7 +190,7 @@ pub fn compare_attr(state: &State, id: ObjectId, found: &Attr) -> Result<(), Str
     if owner != right {
         return differs("owner", &owner, &right);
     }
-    if found.nlink != state.nlink(id) {
+    if !state.has_names(id, found.nlink, state.nlink(id)) {
         return differs("number of names", &found.nlink, &state.nlink(id));
     }
     if found.size != object.size() {
@@ -203,7 +203,7 @@ pub fn compare_attr(state: &State, id: ObjectId, found: &Attr) -> Result<(), Str
     let crtime_ns = if found.crtime_ns == NOT_TOLD_NS { NOT_TOLD_NS } else { object.crtime_ns };
     let times = (found.mtime_ns, found.ctime_ns, found.crtime_ns);
     let right = (object.mtime_ns, object.ctime_ns, crtime_ns);
-    if times != right {
+    if (times.0, times.2) != (right.0, right.2) || !state.has_ctime(id, found.ctime_ns) {
         return differs("(mtime, ctime, crtime)", &times, &right);
     }
     if !object.atime.allows(found.atime_ns) {
@@ -232,16 +232,29 @@ pub fn compare_bytes(found: &[u8], right: &[u8]) -> Result<(), String> {
 
 /// Takes times of access that were found over into a state that equals the volume but for them.
 pub fn take_atimes(state: &mut State, found: &Found) {
-    take_atime(state, ROOT, found);
+    take(state, ROOT, found, State::found_atime, |attr| attr.atime_ns);
 }
 
-fn take_atime(state: &mut State, id: ObjectId, found: &Found) {
-    state.found_atime(id, found.attr.atime_ns);
+/// Likewise times of change, of files that an opening may have taken names from.
+pub fn take_late_ctimes(state: &mut State, found: &Found) {
+    take(state, ROOT, found, State::found_ctime, |attr| attr.ctime_ns);
+}
+
+/// Takes a time of each object over. What has other names than the state is left as it is.
+fn take(
+    state: &mut State,
+    id: ObjectId,
+    found: &Found,
+    into: fn(&mut State, ObjectId, i64),
+    time_ns: fn(&Attr) -> i64,
+) {
+    into(state, id, time_ns(&found.attr));
     let Some(dir) = state.object(id).dir().cloned() else { return };
-    let entries = dir.entries.values().zip(&found.entries);
-    for (id, entry) in entries.chain(dir.snapshots.values().zip(&found.snapshots)) {
-        if let Some(found) = &entry.found {
-            take_atime(state, *id, found);
+    for (entries, found) in [(dir.entries, &found.entries), (dir.snapshots, &found.snapshots)] {
+        for ((name, id), entry) in entries.iter().zip(found) {
+            if let Some(found) = entry.found.as_ref().filter(|_| entry.name == *name) {
+                take(state, *id, found, into, time_ns);
+            }
         }
     }
 }

@@ -97,7 +97,7 @@ impl World {
         let Some(id) = self.object(at) else { return Err("it is not there".into()) };
         let state = self.past.latest();
         match state.object(id).standing {
-            Standing::Gone | Standing::Limbo if attr.nlink != 0 => {
+            Standing::Gone | Standing::Limbo if !state.has_names(id, attr.nlink, 0) => {
                 return Err(format!("it is gone, and has {} names", attr.nlink));
             }
             Standing::Gone | Standing::Limbo => {}

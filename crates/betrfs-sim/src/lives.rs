@@ -5,8 +5,9 @@ use std::sync::Arc;
 use betree_platform::Device;
 use betrfs::{Error, InodeId, Volume};
 
-use crate::compare::{Inos, difference, take_atimes};
+use crate::compare::{Inos, difference, take_atimes, take_late_ctimes};
 use crate::failure::{Failure, wrong};
+use crate::model::Lag;
 use crate::past::{Oldest, Past};
 use crate::step::Crash;
 use crate::tree::{Unread, read_volume};
@@ -140,6 +141,8 @@ impl World {
         }
         state.let_go();
         take_atimes(&mut state, &found);
+        take_late_ctimes(&mut state, &found);
+        state.note_lag(Lag::None);
         if self.rules.reads_count {
             state.all_read(self.platform.pass(0));
         }

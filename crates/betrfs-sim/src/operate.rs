@@ -6,7 +6,7 @@ use crate::at::At;
 use crate::client::{By, Failed, Parts};
 use crate::failure::{Failure, wrong};
 use crate::listing::Listing;
-use crate::model::{Done, Refusal, Spot, State, Why};
+use crate::model::{Done, Lag, Refusal, Spot, State, Why};
 use crate::op::Op;
 use crate::perform::Answer;
 use crate::world::World;
@@ -91,7 +91,7 @@ impl World {
 
     /// Does a part of an operation; returns whether it succeeded.
     fn operate_part(&mut self, op: &Op, now_ns: i64) -> Result<bool, Failure> {
-        let Some(Right { after, outcome, refused }) = self.right(op, now_ns) else {
+        let Some(Right { mut after, outcome, refused }) = self.right(op, now_ns) else {
             self.reached.note("left out");
             return Ok(false);
         };
@@ -111,6 +111,9 @@ impl World {
             self.may_have_read(from, now_ns);
         }
         let is_cut = self.disk.disk().is_cut();
+        if self.disk.has_struck() {
+            after.note_lag(Lag::Names);
+        }
         match (result, outcome) {
             (Err(failed), outcome) if is_cut => {
                 match (outcome, refused) {

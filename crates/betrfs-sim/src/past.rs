@@ -1,7 +1,7 @@
 //! The states of a volume since the last one that is known to be durable.
 
-use crate::compare::{Inos, difference};
-use crate::model::State;
+use crate::compare::{Inos, difference, take_late_ctimes};
+use crate::model::{Lag, State};
 use crate::tree::Found;
 
 /// The states that a crash may leave: the last durable one, or one after it.
@@ -52,6 +52,13 @@ impl Past {
         self.states.push(state);
     }
 
+    /// Removals that a full disk has stopped are done, later than they began.
+    pub fn removals_have_ended(&mut self) {
+        let mut state = self.latest().clone();
+        state.note_lag(Lag::Times);
+        self.amend(state);
+    }
+
     /// Notes an operation that was cut off: each of its states may have been reached, or none.
     pub fn unfinished(&mut self, between: Vec<State>, after: State) {
         self.unfinished = between;
@@ -88,10 +95,18 @@ impl Past {
         // The newest first: most of a log survives most crashes.
         let mut newest_first: Vec<(usize, &State)> = all().collect();
         newest_first.reverse();
-        for (number, state) in newest_first {
+        for (number, state) in &newest_first {
             match difference(state, found, inos) {
-                None => return Ok((number, state.clone())),
+                None => return Ok((*number, (*state).clone())),
                 Some(what) => told.push(format!("state {number}: {what}")),
+            }
+        }
+        // The opening may have gone on with a removal.
+        for (number, state) in newest_first {
+            let mut state = state.clone();
+            take_late_ctimes(&mut state, found);
+            if difference(&state, found, inos).is_none() {
+                return Ok((number, state));
             }
         }
         const TOLD_MAX: usize = 6;

@@ -123,7 +123,9 @@ impl World {
                     self.reached.note("went on once there was room");
                 }
                 self.volume()?.sync()?;
+                let _ = self.volume()?.finish_removals();
                 self.past.is_durable();
+                self.past.removals_have_ended();
                 Ok(())
             }
         }

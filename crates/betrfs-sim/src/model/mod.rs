@@ -79,13 +79,27 @@ pub struct State {
     slots: BTreeMap<SlotId, Held>,
     /// Whether any directory has ever had a quota.
     has_quotas: bool,
+    /// What a full disk may have kept removals from.
+    lag: Lag,
+}
+
+/// What a full disk may have kept removals of trees from doing at once, of files with other names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lag {
+    /// Nothing.
+    #[default]
+    None,
+    /// They may have changed these files later than at their own time.
+    Times,
+    /// They may not have taken names from them yet.
+    Names,
 }
 
 impl State {
     /// An empty volume, made at this time.
     pub fn new(now_ns: i64) -> State {
         let root = Object::new(0o755, 0, 0, now_ns, Body::Dir(Dir::below(ROOT)));
-        State { objects: vec![Arc::new(root)], slots: BTreeMap::new(), has_quotas: false }
+        State { objects: vec![Arc::new(root)], slots: BTreeMap::new(), has_quotas: false, lag: Lag::None }
     }
 
     /// Takes an operation at this time.
@@ -175,6 +189,38 @@ impl State {
         }
     }
 
+    /// Notes what removals may not have done yet.
+    pub fn note_lag(&mut self, lag: Lag) {
+        self.lag = lag;
+    }
+
+    /// Whether a number of names of an object is right, beside the right one.
+    pub fn has_names(&self, id: ObjectId, found: u32, right: u32) -> bool {
+        let lags = self.lag == Lag::Names && self.object(id).lost_with_tree_ns.is_some();
+        found == right || lags && found > right
+    }
+
+    /// Whether a time of change of an object is right.
+    pub fn has_ctime(&self, id: ObjectId, ns: i64) -> bool {
+        let object = self.object(id);
+        let lags = self.lag != Lag::None && object.lost_with_tree_ns.is_some();
+        // Until then it has an earlier one.
+        ns == object.ctime_ns || lags && (ns > object.ctime_ns || self.lag == Lag::Names)
+    }
+
+    /// Sets the time of change that was found, if it is that of the opening after a crash, which has taken
+    /// names from files that a removal had not come to.
+    pub fn found_ctime(&mut self, id: ObjectId, ns: i64) {
+        let object = self.object(id);
+        let was_late = object.lost_with_tree_ns.is_some_and(|lost_ns| {
+            // What has changed the file since has done so after the removal, unless that was late already.
+            lost_ns == object.ctime_ns || self.lag != Lag::None
+        });
+        if was_late && ns > object.ctime_ns {
+            self.change(id).ctime_ns = ns;
+        }
+    }
+
     /// Number of names of a file as `stat` shows it; for a directory, 2 and the number of its subdirectories.
     pub fn nlink(&self, id: ObjectId) -> u32 {
         let object = self.object(id);
@@ -213,10 +259,7 @@ impl State {
             Spot::Object(id) => id,
         };
         let object = self.object(id);
-        let Some(dir) = object.dir() else {
-            let is_named = object.standing == Standing::Named;
-            return Err(if is_named { Why::NotADirectory.into() } else { Refusal::Unsaid });
-        };
+        let dir = object.dir().ok_or(Why::NotADirectory)?;
         if object.standing == Standing::Gone {
             return Err(Why::NotFound.into());
         }

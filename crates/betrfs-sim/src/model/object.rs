@@ -75,6 +75,8 @@ pub struct Object {
     pub ctime_ns: i64,
     /// Time of creation.
     pub crtime_ns: i64,
+    /// When it last lost a name together with the tree that had it.
+    pub lost_with_tree_ns: Option<i64>,
     /// Flags of chattr(1).
     pub flags: InodeFlags,
     /// The project.
@@ -137,6 +139,7 @@ impl Object {
             mtime_ns: now_ns,
             ctime_ns: now_ns,
             crtime_ns: now_ns,
+            lost_with_tree_ns: None,
             flags: InodeFlags::NONE,
             project: 0,
             xattrs: BTreeMap::new(),

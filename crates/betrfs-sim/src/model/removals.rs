@@ -113,6 +113,7 @@ impl State {
     fn remove_whole(&mut self, id: ObjectId, now_ns: i64) {
         self.empty_if_dir(id, now_ns);
         self.lose_name(id, Loss::Removed, now_ns);
+        self.change(id).lost_with_tree_ns = Some(now_ns);
     }
 
     fn empty_if_dir(&mut self, id: ObjectId, now_ns: i64) {
