@@ -15,6 +15,7 @@ const EXAMPLES_MAX: usize = 40;
 /// The kinds of markers of a detached tree, and its number: below those of some of its files, for a copy.
 const REMOVED: u8 = 1;
 const COPY: u8 = 2;
+const KEPT: u8 = 3;
 const DETACHED_NUMBER: u64 = 1;
 /// The most pairs of an input.
 const PAIRS_MAX: usize = 64;
@@ -63,7 +64,7 @@ pub fn examples() -> Vec<Vec<u8>> {
     }
     env.abandon();
     let step = all.len().div_ceil(EXAMPLES_MAX).max(1);
-    all.into_iter().step_by(step).chain([REMOVED, COPY].map(detached)).collect()
+    all.into_iter().step_by(step).chain([REMOVED, COPY, KEPT].map(detached)).collect()
 }
 
 fn pair(dict: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
@@ -71,11 +72,13 @@ fn pair(dict: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
     [&[dict], &lens[0][..], key, &lens[1], value].concat()
 }
 
-/// What a crash leaves of the removal or the copy of a tree with linked files: a marker of this kind, and
-/// names of the files with the lowest numbers.
+/// What a crash leaves of the removal, the copy or the way back of a tree with linked files: a marker of this
+/// kind, and names of the files with the lowest numbers.
 fn detached(kind: u8) -> Vec<u8> {
     let key = |first: u8, rest: &[u8]| [&[first][..], &DETACHED_NUMBER.to_be_bytes(), rest].concat();
-    let mut all = pair(0, &key(2, b""), &[1, kind, 0, 0]);
+    // What is kept is of the root.
+    let of: &[u8] = if kind == KEPT { b"\x01\0\0\0\0\0\0\0kept" } else { b"" };
+    let mut all = pair(0, &key(2, b""), &[&[1, kind, 0, 0], of].concat());
     for number in 1..=3u64 {
         let name = key(4, &[&[0, 0][..], &[b'a' + number as u8]].concat());
         all.extend(pair(0, &name, b"no record"));

@@ -492,12 +492,27 @@ pub struct Owned {
 /// What has changed beside the new state of a directory that was brought back to a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// The entry with the directory's snapshots, which has one more.
+    /// The entry with the directory's snapshots.
     pub snapshots: InodeId,
+    /// Snapshots that are there now: the entry with them, and the name. The one of the directory's own
+    /// earlier state is missing if space is too short for it at the moment: [`Volume::finish_removals`]
+    /// makes it.
+    ///
+    /// [`Volume::finish_removals`]: crate::Volume::finish_removals
+    pub made: Vec<(InodeId, Arc<[u8]>)>,
     /// Names of entries that were in memory: none of them leads to what it led to.
     pub names: Vec<Arc<[u8]>>,
     /// Objects that the caller holds and whose attributes have changed.
     pub changed: Vec<InodeId>,
+}
+
+/// What has changed when removals and ways back to snapshots were finished that had been put off.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// Objects that the caller holds and whose attributes have changed.
+    pub changed: Vec<InodeId>,
+    /// Snapshots that are there now: the entry with them, and the name.
+    pub snapshots: Vec<(InodeId, Arc<[u8]>)>,
 }
 
 /// The snapshots that hold a directory: its own and those of directories below it.

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use betrfs::{Entry, FileType, InodeId, NewNode, SNAPSHOTS_NAME, SetGroupId};
+use betrfs::{Entry, FileType, Finished, InodeId, NewNode, SNAPSHOTS_NAME, SetGroupId};
 use rustix::fs::{OFlags, XattrFlags};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
@@ -281,7 +281,10 @@ impl Dispatch {
             Opcode::Fsync => server.fsync(node).map(|()| 0),
             Opcode::Fsyncdir => server.fsyncdir(node).map(|()| 0),
             Opcode::Syncfs => {
-                self.tell_removed(server.syncfs()?)?;
+                let Finished { changed, snapshots } = server.syncfs()?;
+                self.tell_removed(changed)?;
+                snapshots.iter().for_each(|(entry, _)| forget_inode(&*self.sink, entry.0, Pages::All));
+                self.notifier.drop_names(snapshots, Arc::default())?;
                 Ok(0)
             }
             Opcode::Statfs => r.reply(&to_statfs(&server.statfs(node)?)),

@@ -1,6 +1,6 @@
 //! Requests about one object's attributes, and about the volume's space.
 
-use betrfs::{Attr, FileType, InodeId, SetAttr, StatFs};
+use betrfs::{Attr, FileType, Finished, InodeId, SetAttr, StatFs};
 
 use super::{Answer, IntoAnswer, Server};
 
@@ -35,8 +35,8 @@ impl Server {
         self.volume.readlink(node).answer()
     }
 
-    /// SYNCFS; also finishes removals. Returns the objects whose attributes have changed by that.
-    pub fn syncfs(&self) -> Answer<Vec<InodeId>> {
+    /// SYNCFS; also finishes what was put off. Returns what has changed by that.
+    pub fn syncfs(&self) -> Answer<Finished> {
         self.volume.sync().answer()?;
         Ok(self.volume.finish_removals())
     }

@@ -1,8 +1,10 @@
 //! The small records of the reserved spaces: markers of what has no name, and the volume's own.
 //!
 //! ```text
-//! marker: version u8 | kind u8 | reserved u16 | own key of the file (kind 0 alone)
-//!         kinds: 0 an unlinked file, 1 a removed tree, 2 a copy of a tree that is not complete
+//! marker: version u8 | kind u8 | reserved u16 | then, of kind 0: the own key of the file;
+//!         of kind 3: inode number u64 of the directory | name of the snapshot
+//!         kinds: 0 an unlinked file, 1 a removed tree, 2 a copy of a tree that is not complete,
+//!         3 a snapshot of a directory that is not complete, and must become so
 //! volume: schema u32 | reserved u32 | features u64 | ids u64 | oids u64 | 32 bytes that are kept
 //! ```
 //! An unknown kind or feature is refused.
@@ -20,14 +22,27 @@ const MARKER_VERSION: u8 = 1;
 const UNLINKED: u8 = 0;
 const REMOVED: u8 = 1;
 const COPY: u8 = 2;
+const KEPT: u8 = 3;
 
-/// What has no name, and is to be deleted.
+/// What has no name, and is to be deleted or to get one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Marker {
     /// A file that was unlinked while it was open: its blocks, at this own key.
     Unlinked { base: Vec<u8> },
     /// The detached tree of the marker's own number.
     Detached(Detached),
+    /// The detached tree of the marker's own number is what was in a directory before it went back to an
+    /// earlier state. It becomes a snapshot.
+    Kept(KeptAs),
+}
+
+/// The snapshot that a detached tree becomes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeptAs {
+    /// The inode number of the directory, which may be moved meanwhile.
+    pub of: u64,
+    /// The snapshot's name.
+    pub name: Vec<u8>,
 }
 
 /// Why a tree has no name (`volume/detached.rs`).
@@ -50,14 +65,16 @@ impl Detached {
 impl Marker {
     /// Its bytes in `meta`.
     pub fn encode(&self) -> Vec<u8> {
-        let (kind, base) = match self {
-            Marker::Unlinked { base } => (UNLINKED, base.as_slice()),
-            Marker::Detached(Detached::Removed) => (REMOVED, &[][..]),
-            Marker::Detached(Detached::Copy) => (COPY, &[][..]),
+        let (kind, number, rest) = match self {
+            Marker::Unlinked { base } => (UNLINKED, None, base.as_slice()),
+            Marker::Detached(Detached::Removed) => (REMOVED, None, &[][..]),
+            Marker::Detached(Detached::Copy) => (COPY, None, &[][..]),
+            Marker::Kept(KeptAs { of, name }) => (KEPT, Some(*of), name.as_slice()),
         };
-        let mut bytes = Vec::with_capacity(4 + base.len());
+        let mut bytes = Vec::with_capacity(12 + rest.len());
         bytes.extend_from_slice(&[MARKER_VERSION, kind, 0, 0]);
-        bytes.extend_from_slice(base);
+        bytes.extend(number.iter().flat_map(|number| number.to_le_bytes()));
+        bytes.extend_from_slice(rest);
         bytes
     }
 
@@ -72,7 +89,13 @@ impl Marker {
             [MARKER_VERSION, UNLINKED, 0, 0, ..] => Err(damaged(at, "it names no file")),
             [MARKER_VERSION, REMOVED, 0, 0] => Ok(Marker::Detached(Detached::Removed)),
             [MARKER_VERSION, COPY, 0, 0] => Ok(Marker::Detached(Detached::Copy)),
-            [MARKER_VERSION, kind, ..] if *kind > COPY => Err(unknown(at, "marker of kind", *kind)),
+            [MARKER_VERSION, KEPT, 0, 0, rest @ ..] => match rest.split_first_chunk() {
+                Some((of, name)) if key::split_entry(&key::entry(b"", name)).is_some() => {
+                    Ok(Marker::Kept(KeptAs { of: u64::from_le_bytes(*of), name: name.to_vec() }))
+                }
+                _ => Err(damaged(at, "it names no snapshot")),
+            },
+            [MARKER_VERSION, kind, ..] if *kind > KEPT => Err(unknown(at, "marker of kind", *kind)),
             [MARKER_VERSION, ..] => Err(damaged(at, "it is too short, or reserved bytes are in use")),
             [version, ..] => Err(unknown(at, "marker of version", *version)),
             [] => Err(damaged(at, "it is empty")),
@@ -162,15 +185,17 @@ mod tests {
     fn markers_and_the_volume_record_come_back_and_other_bytes_are_refused() {
         let unlinked = Marker::Unlinked { base: key::entry(b"", b"f") };
         let detached = [Detached::Removed, Detached::Copy].map(Marker::Detached);
-        for marker in detached.into_iter().chain([unlinked]) {
+        let kept = Marker::Kept(KeptAs { of: 7, name: b"monday".to_vec() });
+        for marker in detached.into_iter().chain([unlinked, kept]) {
             assert_eq!(Marker::decode(b"m", &marker.encode()), Ok(marker));
         }
         let bad =
             [&b""[..], b"\x01", b"\x01\0\0\0", b"\x01\0\0\0xyz", b"\x01\0\x01\0\0\0f", b"\x01\x02\0\0f"];
-        for bad in bad {
+        let of_no_name = [&b"\x01\x03\0\0\0\0\0\0\0\0\0\0"[..], b"\x01\x03\0\0f"];
+        for bad in bad.into_iter().chain(of_no_name) {
             assert!(matches!(Marker::decode(b"m", bad), Err(Error::Damaged { .. })), "{bad:?}");
         }
-        for later in [&b"\x02\0\0\0\0\0f"[..], b"\x01\x03\0\0\0\0f"] {
+        for later in [&b"\x02\0\0\0\0\0f"[..], b"\x01\x04\0\0\0\0f"] {
             assert!(matches!(Marker::decode(b"m", later), Err(Error::UnknownKind { .. })), "{later:?}");
         }
         let record = VolumeRecord { features: QUOTAS, ids: 3, oids: 4, kept: [9; 32] };

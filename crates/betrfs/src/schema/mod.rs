@@ -12,7 +12,7 @@ mod xattr;
 pub use acl::Acl;
 pub(crate) use acl::Named;
 pub(crate) use extents::{Extents, Recount};
-pub(crate) use marker::{Detached, FIRST_OID, Marker, NUMBERS_MAX, QUOTAS, VolumeRecord};
+pub(crate) use marker::{Detached, FIRST_OID, KeptAs, Marker, NUMBERS_MAX, QUOTAS, VolumeRecord};
 pub(crate) use quota::Amount;
 pub(crate) use record::{Flags, Numbers, Record, Redirect, Stored, TARGET_BYTES_MAX};
 pub(crate) use xattr::{Xattr, XattrValue};

@@ -10,7 +10,8 @@
 //!
 //! The work in between is done in pieces, with others between them, and costs nobody but the caller. A marker
 //! tells of the tree until it is done. After a crash the next opening removes the tree, which for a copy
-//! takes its new files along: they have higher numbers than the tree.
+//! takes its new files along: they have higher numbers than the tree. What a directory held before it went
+//! back to a snapshot is a copy that must not be lost: it is completed (`kept.rs`).
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
@@ -29,11 +30,12 @@ use crate::planted::{self, Bug};
 use crate::schema::{
     Amount, DATA, Detached, Flags, LINKS, META, Marker, Record, Redirect, Stored, damaged, key,
 };
-use crate::types::{InodeId, Owned};
+use crate::types::{FileType, Finished, InodeId, Owned};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
 use crate::volume::check::is_damage;
 use crate::volume::clone::{leave_out, use_of_copy};
+use crate::volume::kept::Kept;
 use crate::volume::linked_copies::stored_object;
 use crate::volume::measure::Measuring;
 use crate::volume::remove_tree::Removal;
@@ -46,7 +48,7 @@ type LinkedName = (Vec<u8>, u64);
 
 /// A copy of a directory that no path leads to yet.
 pub(super) struct DetachedCopy {
-    number: u64,
+    pub number: u64,
     /// The record of the directory as of the moment of the copy.
     pub record: Record,
     /// What it brings to the quotas above its place; `None` if there were none on the volume.
@@ -55,10 +57,30 @@ pub(super) struct DetachedCopy {
     pub used: Option<Amount>,
 }
 
-/// The detached trees whose clearing has failed.
+/// Detached trees that are left to be dealt with.
+#[derive(Default)]
+pub(super) struct Left {
+    /// To be cleared.
+    pub trees: Vec<(u64, Detached)>,
+    /// To become snapshots.
+    pub kept: Vec<Kept>,
+}
+
+/// The detached trees that could not be dealt with yet, and those that become snapshots.
 #[derive(Default)]
 pub(super) struct Unfinished {
-    trees: Mutex<Vec<(u64, Detached)>>,
+    pub left: Mutex<Left>,
+    /// Held by who makes snapshots of them.
+    pub making: Mutex<()>,
+}
+
+/// What becomes of names in a copy whose file was lost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum LostFiles {
+    /// They are an error.
+    Refuse,
+    /// They stay, and lead to nothing, so that reading them is an error.
+    KeepNames,
 }
 
 /// What is asked of a copy beside its source.
@@ -105,20 +127,39 @@ impl Volume {
         let mut changed = Vec::new();
         match self.clear_detached(number, why, &mut changed) {
             // What is damaged stays until a repair.
-            Err(error) if !is_damage(&error) => self.unfinished.trees.lock().push((number, why)),
+            Err(error) if !is_damage(&error) => self.unfinished.left.lock().trees.push((number, why)),
             _ => {}
         }
         changed
     }
 
-    /// Goes on with removals of trees that a full disk has stopped: until then files with other names still
-    /// count the names that were removed, and space is not given back. Each further removal of a tree does so
-    /// too, and the next opening. Returns the objects whose attributes have changed, as far as the caller
-    /// holds them.
-    pub fn finish_removals(&self) -> Vec<InodeId> {
+    /// Goes on with removals of trees, and ways back to snapshots, that a full disk has stopped: until then
+    /// files with other names still count the names that were removed, space is not given back, and the
+    /// snapshot of what was there before is not there. Each further removal of a tree does so too, and the
+    /// next opening.
+    pub fn finish_removals(&self) -> Finished {
+        let mut finished = Finished { changed: self.clear_put_off(), snapshots: Vec::new() };
+        // Who makes them already tells of them.
+        if let Some(_making) = self.unfinished.making.try_lock() {
+            self.make_kept(&mut finished);
+        }
+        finished
+    }
+
+    /// Clears the detached trees that were put off. Returns what `clear_or_put_off` does.
+    pub(super) fn clear_put_off(&self) -> Vec<InodeId> {
         let Some(_going) = self.own_changes.begin() else { return Vec::new() };
-        let trees = core::mem::take(&mut *self.unfinished.trees.lock());
+        let trees = core::mem::take(&mut self.unfinished.left.lock().trees);
         trees.into_iter().flat_map(|(number, why)| self.clear_or_put_off(number, why)).collect()
+    }
+
+    /// Deals with the detached trees that an earlier use of the volume has left, as far as that goes.
+    pub(super) fn finish_left(&self, left: Left) {
+        if !(left.trees.is_empty() && left.kept.is_empty()) {
+            *self.unfinished.left.lock() = left;
+            // Nobody holds anything yet.
+            let _ = self.finish_removals();
+        }
     }
 
     /// Takes some names in a detached tree from their files, and removes them.
@@ -155,18 +196,6 @@ impl Volume {
         Ok(self.closed_all(touched))
     }
 
-    /// Clears all detached trees that an earlier use of the volume has left.
-    pub(super) fn clear_all_detached(&self, left: &[(u64, Detached)]) -> Result<()> {
-        for (number, why) in left {
-            match self.clear_detached(*number, *why, &mut Vec::new()) {
-                // It stays until a repair; nobody else comes to it.
-                Err(error) if is_damage(&error) => {}
-                done => done?,
-            }
-        }
-        Ok(())
-    }
-
     /// Makes a copy of a directory that no path leads to yet: as of one moment, which is during the call. The
     /// caller attaches it or [gives it up](Volume::give_up_copy), and holds no lock.
     pub(super) fn detach_copy(
@@ -186,7 +215,7 @@ impl Volume {
             }
             self.begin_copy(&exclusive, &op, &source, wanted, measuring)
         })?;
-        if let Err(error) = self.lead_to_new_files(copy.number, wanted.flags) {
+        if let Err(error) = self.lead_to_new_files(copy.number, wanted.flags, LostFiles::Refuse) {
             self.give_up_copy(&copy);
             return Err(error);
         }
@@ -211,19 +240,10 @@ impl Volume {
         let (from_key, from_path) = (op.own_key(source)?, op.dir_path(source)?.bytes);
         self.move_orphans_away(exclusive, op, &from_path)?;
         let number = self.numbers.oid(op)?;
-        let (to_key, to_path) = (key::detached_own(number), key::detached_path(number));
+        let to_path = key::detached_path(number);
         let mut batch = Batch::new();
         batch.put(META, &key::marker(number), &Marker::Detached(Detached::Copy).encode());
-        let below = (key::child_path(&from_path, b""), key::child_path(&to_path, b""));
-        let objects = (key::all_objects(), key::detached_objects(number));
-        for (dict, (from, to)) in
-            [(META, &below), (DATA, &below), (LINKS, &below), (META, &objects), (DATA, &objects)]
-        {
-            if op.has_any(dict, key::within(from.clone()))? {
-                batch.clone_range(dict, from, to);
-            }
-        }
-        copy_data(op, &mut batch, &record, &from_key, &to_key)?;
+        copy_below(op, &mut batch, number, &record, (&from_key, &from_path))?;
         let mut used = use_of_copy(op, source, &record)?;
         if let Some(target) = wanted.target {
             let target_path = op.dir_path(target)?.bytes;
@@ -234,8 +254,9 @@ impl Volume {
         Ok(DetachedCopy { number, record, more, used })
     }
 
-    /// Leads the names in a detached copy to new files, which are made of those copied with it.
-    fn lead_to_new_files(&self, number: u64, flags: Flags) -> Result<()> {
+    /// Leads the names in a detached copy to new files, which are made of those copied with it. Of a copy
+    /// whose names were led in part, leads the others.
+    pub(super) fn lead_to_new_files(&self, number: u64, flags: Flags, lost: LostFiles) -> Result<()> {
         let (mut from, end) = key::subtree(&key::detached_path(number));
         // The number of each new file by that of the one that it is made of.
         let mut new_files: BTreeMap<u64, u64> = BTreeMap::new();
@@ -245,13 +266,21 @@ impl Volume {
             let Some((last, _)) = names.last() else { return Ok(()) };
             from = Cut::just_after(last);
             let (mut batch, mut records) = (Batch::new(), BTreeMap::new());
-            for (at, old) in &names {
+            for (at, old) in names.iter().filter(|(_, old)| *old < number) {
                 let new = match new_files.get(old) {
                     Some(new) => *new,
                     None => {
-                        let (new, record) = self.new_file(&op, &mut batch, number, *old, flags)?;
+                        let made = self.new_file(&op, &mut batch, number, *old, flags);
+                        if lost == LostFiles::KeepNames && made.as_ref().is_err_and(is_damage) {
+                            let (oid, ino) = (self.numbers.oid(&op)?, self.numbers.id(&op)?);
+                            let nowhere = Redirect { oid, ino, file_type: FileType::Regular };
+                            batch.put(META, at, &nowhere.encode());
+                            batch.put(LINKS, at, &oid.to_be_bytes());
+                            continue;
+                        }
+                        let (new, record) = made?;
                         new_files.insert(*old, new);
-                        records.insert(new, record);
+                        records.extend(record.map(|record| (new, record)));
                         new
                     }
                 };
@@ -272,7 +301,7 @@ impl Volume {
     }
 
     /// A new file made of one that was copied with a detached tree: its number, and its record, yet without
-    /// names.
+    /// names. If it was made before, its number alone.
     fn new_file(
         &self,
         op: &Op<'_>,
@@ -280,11 +309,12 @@ impl Volume {
         number: u64,
         old: u64,
         flags: Flags,
-    ) -> Result<(u64, Record)> {
+    ) -> Result<(u64, Option<Record>)> {
         let from = [key::detached_objects(number), old.to_be_bytes().to_vec()].concat();
         let bytes = op.get(META, &from)?.ok_or_else(|| damaged(&key::object(old), "its record is lost"))?;
-        let Stored::Inode(mut record) = Stored::decode(&key::object(old), &bytes)? else {
-            return Err(damaged(&key::object(old), "it is not the record of a file"));
+        let mut record = match Stored::decode(&key::object(old), &bytes)? {
+            Stored::Inode(record) => record,
+            Stored::Redirect(made) => return Ok((made.oid, None)),
         };
         if let Some(inode) = self.table.object(old) {
             // The stored one may be older.
@@ -297,7 +327,10 @@ impl Volume {
             record.flags.set(flags);
         }
         copy_data(op, batch, &record, &from, &key::object(new))?;
-        Ok((new, record))
+        // Who goes on after a crash leads other names of the file there too.
+        let made = Redirect { oid: new, ino: record.id, file_type: record.file_type };
+        batch.put(META, &from, &made.encode());
+        Ok((new, Some(record)))
     }
 
     /// Adds to a batch that a detached copy gets a name: the directory's own key and path are these. The
@@ -321,7 +354,8 @@ impl Volume {
             let from = key::xattr(&key::detached_own(number), b"");
             batch.rename_range(DATA, &from, &key::xattr(to_key, b""));
         }
-        let (lo, hi) = key::within(key::detached_objects(number));
+        // Its objects, and what else is behind its entries.
+        let (lo, hi) = (key::within(key::detached_objects(number)).0, key::detached(number).1);
         batch.delete_range(META, &lo, &hi);
         batch.delete_range(DATA, &lo, &hi);
         batch.delete(META, &key::marker(number));
@@ -333,6 +367,27 @@ impl Volume {
         // Nobody holds what is in it.
         let _ = self.clear_or_put_off(copy.number, Detached::Copy);
     }
+}
+
+/// Adds to a batch the copy of a directory with this record, own key and path to a detached tree: of all that
+/// is below it, of all files with several names, whoever's they are, and of its attributes.
+pub(super) fn copy_below(
+    op: &Op<'_>,
+    batch: &mut Batch,
+    number: u64,
+    record: &Record,
+    (from_key, from_path): (&[u8], &[u8]),
+) -> Result<()> {
+    let below = (key::child_path(from_path, b""), key::child_path(&key::detached_path(number), b""));
+    let objects = (key::all_objects(), key::detached_objects(number));
+    for (dict, (from, to)) in
+        [(META, &below), (DATA, &below), (LINKS, &below), (META, &objects), (DATA, &objects)]
+    {
+        if op.has_any(dict, key::within(from.clone()))? {
+            batch.clone_range(dict, from, to);
+        }
+    }
+    copy_data(op, batch, record, from_key, &key::detached_own(number))
 }
 
 /// Commits a batch with the records of files in it, and empties both.

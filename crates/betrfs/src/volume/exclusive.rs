@@ -11,8 +11,8 @@
 //! | `share_range` | nothing |
 //! | making a snapshot | as `clone_inode` |
 //! | removing a snapshot, `remove_below` | open files below it, 16 at a time, and the directories that lead to them; names of files with several, 64 at a time |
-//! | the same in a quota | all names of files with several below it |
-//! | `restore_snapshot` | as `remove_below`; all files with several names below the directory and the snapshot |
+//! | `restore_snapshot` | as `remove_below`, and as `clone_inode` below the directory and the snapshot |
+//! | both, and `restore_snapshot`, in a quota | all names of files with several below the directory |
 //! | `set_quota`, `clear_quota` | files with several names below it, in memory |
 //! | `check` | everything: nobody else can use the volume |
 //!

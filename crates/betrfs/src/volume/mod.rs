@@ -37,6 +37,7 @@ mod find_inode;
 mod freeze;
 mod id_allocator;
 mod inode_flags;
+mod kept;
 mod known_names;
 mod late_opens;
 mod link;
@@ -64,7 +65,6 @@ mod xattr;
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use betree::{Batch, Env, Geometry, Identity, Options, State as EnvState};
 use betree_platform::sync::Mutex;
@@ -79,16 +79,15 @@ use crate::names::{
 use crate::op::{AllCounts, Counters, Op, OpKind};
 use crate::planted::{self, Bug};
 use crate::schema::block::{BLOCK, BlockUpsert};
-use crate::schema::{
-    DATA, DICTS, Detached, META, Marker, QUOTAS, Record, Stored, VolumeRecord, damaged, key,
-};
+use crate::schema::{DATA, DICTS, META, Marker, QUOTAS, Record, Stored, VolumeRecord, damaged, key};
 use crate::types::{FileType, FormatOptions, InodeId, OpenOptions, StatFs};
 use access_times::AccessPolicy;
 use charge::Quotas;
-use detached::Unfinished;
+use detached::{Left, Unfinished};
 use find_inode::NumberMap;
 use freeze::OwnChanges;
 use id_allocator::IdAllocator;
+use kept::Kept;
 use ownership::ForeignEvents;
 
 pub use check::{Mended, Mending, Problem, Repair, Report, Scrubbed, is_of_later_version, problem_codes};
@@ -285,12 +284,12 @@ impl Volume {
     pub fn from_env(env: Arc<Env>, options: OpenOptions) -> Result<Volume> {
         let counts = AllCounts::default();
         let takes_changes = !matches!(env.state(), EnvState::ReadOnly(_));
-        let mut detached = Vec::new();
+        let mut left = Left::default();
         let (stored, root) = {
             let op = counts.begin(&env, OpKind::Internal);
             let first = first_records(&op)?;
             if takes_changes {
-                detached = reap_all(&op)?;
+                left = reap_all(&op)?;
             }
             first
         };
@@ -332,7 +331,7 @@ impl Volume {
             own_changes: OwnChanges::default(),
             unfinished: Unfinished::default(),
         };
-        volume.clear_all_detached(&detached)?;
+        volume.finish_left(left);
         Ok(volume)
     }
 
@@ -539,13 +538,18 @@ fn each_marker(op: &Op<'_>, each: &mut dyn FnMut(&[u8], Marker) -> Result<()>) -
 }
 
 /// Deletes what is left of files that were unlinked while open. Returns the detached trees that are left.
-fn reap_all(op: &Op<'_>) -> Result<Vec<(u64, Detached)>> {
-    let (mut batch, mut detached) = (Batch::new(), Vec::new());
+fn reap_all(op: &Op<'_>) -> Result<Left> {
+    let (mut batch, mut left) = (Batch::new(), Left::default());
     each_marker(op, &mut |at, marker| {
+        let number = key::marker_id(at);
         let base = match marker {
             Marker::Unlinked { base } => base,
             Marker::Detached(why) => {
-                detached.extend(key::marker_id(at).map(|number| (number, why)));
+                left.trees.extend(number.map(|number| (number, why)));
+                return Ok(());
+            }
+            Marker::Kept(kept_as) => {
+                left.kept.extend(number.map(|number| Kept { number, kept_as }));
                 return Ok(());
             }
         };
@@ -564,5 +568,5 @@ fn reap_all(op: &Op<'_>) -> Result<Vec<(u64, Detached)>> {
         Ok(())
     })?;
     op.commit(&batch)?;
-    Ok(detached)
+    Ok(left)
 }

@@ -363,7 +363,7 @@ impl Volume {
         let mut held = self.sweep(cut_off, now_ns);
         self.sweeps.fetch_sub(1, Relaxed);
         held.extend(self.closed_all(touched));
-        held.extend(self.finish_removals());
+        held.extend(self.clear_put_off());
         let detached = removal.detached.into_iter();
         held.extend(detached.flat_map(|number| self.clear_or_put_off(number, Detached::Removed)));
         held

@@ -1,8 +1,10 @@
 //! Bringing a directory back to one of its snapshots, at a cost independent of its size.
 //!
 //! One batch makes the present contents a new snapshot, removes them, and puts a copy of the old snapshot in
-//! their place. The directory stays the object that it is, with its other snapshots. Everything below it is a
-//! copy: what was there before is removed for all who hold it, and open files live on without a name.
+//! their place. If many names lead to files with several, the first becomes a snapshot afterwards
+//! (`kept.rs`), and the copy is made ahead (`detached.rs`). The directory stays the object that it is, with
+//! its other snapshots. Everything below it is a copy: what was there before is removed for all who hold it,
+//! and open files live on without a name.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,15 +13,16 @@ use core::sync::atomic::Ordering::Relaxed;
 use betree::Batch;
 
 use crate::error::{Error, Result};
-use crate::names::{Directory, InNamespace, Inode, Name, Place};
+use crate::names::{InNamespace, Inode};
 use crate::op::{Op, OpKind};
 use crate::planted::{self, Bug};
-use crate::rules::{check_name, refuse_if_protected, unprotect, with_snapshot_counted};
+use crate::rules::{check_name, refuse_if_protected, unprotect};
 use crate::schema::{Amount, DATA, Flags, META, key};
-use crate::types::{FileType, InodeId, Restored};
+use crate::types::{Finished, InodeId, Restored};
 use crate::volume::Volume;
 use crate::volume::charge::spoil;
 use crate::volume::clone::{Ahead, Copy, use_of_copy};
+use crate::volume::detached::CopyWanted;
 use crate::volume::measure::Measuring;
 use crate::volume::remove_tree::Emptied;
 
@@ -36,9 +39,10 @@ struct Restoration {
 
 impl Volume {
     /// Makes everything in a directory a copy of what is in its snapshot `name`, and its attributes those of
-    /// the snapshot; the present state becomes the snapshot `keep_as`. After a crash either is the case, or
-    /// nothing has happened. The directory keeps its inode number, its time of birth and its snapshots, and
-    /// is neither immutable nor append-only. Everything below it has new inode numbers.
+    /// the snapshot; the present state becomes the snapshot `keep_as`. After a crash and the next opening for
+    /// changes both are the case, or nothing has happened. The directory keeps its inode number, its time of
+    /// birth and its snapshots, and is neither immutable nor append-only. Everything below it has new inode
+    /// numbers.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -65,7 +69,27 @@ impl Volume {
     /// [`Error::NameTooLong`] also if a key below the snapshot might become too long. Nothing has changed
     /// then.
     pub fn restore_snapshot(&self, node: InodeId, name: &[u8], keep_as: &[u8]) -> Result<Restored> {
-        self.measured(|measuring| self.restore(node, name, keep_as, measuring))
+        let source = {
+            let op = self.query_for_objects(OpKind::Lookup);
+            op.without_waiting(|| {
+                let shared = self.namespace.shared();
+                Ok(self.restoration(&shared, &op, node, name, keep_as)?.source.id)
+            })?
+        };
+        let mut restored = self.measured(|measuring| {
+            let wanted = CopyWanted { flags: Flags::default(), target: None, by: None };
+            self.with_copy(source, wanted, measuring, |ahead| {
+                self.restore(node, name, keep_as, ahead, measuring)
+            })
+        })?;
+        let mut finished = Finished::default();
+        {
+            let _making = self.unfinished.making.lock();
+            self.make_kept(&mut finished);
+        }
+        restored.changed.extend(finished.changed);
+        restored.made.extend(finished.snapshots);
+        Ok(restored)
     }
 
     fn restore(
@@ -73,6 +97,7 @@ impl Volume {
         node: InodeId,
         name: &[u8],
         keep_as: &[u8],
+        ahead: Ahead<'_>,
         measuring: &Measuring<'_>,
     ) -> Result<Restored> {
         let op = self.update(OpKind::Clone, 0)?;
@@ -91,7 +116,14 @@ impl Volume {
             // It spoils what was measured; and the copies would be made again after each turn of others.
             self.few_open_files(&exclusive, &op, &emptied, now_ns)?;
             let more = match counted.quota() {
-                Some(_) => measuring.content(&op, &source)?.copied - measuring.content(&op, &dir)?.removed,
+                Some(_) => {
+                    let copied = match ahead {
+                        // Without the directory itself, which counts on.
+                        Ahead::Made(copy) => copy.more.ok_or(Error::Uncounted)? - Amount::of(&copy.record),
+                        _ => measuring.content(&op, &source)?.copied,
+                    };
+                    copied - measuring.content(&op, &dir)?.removed
+                }
                 None => Amount::default(),
             };
             spoil(&op, &counted);
@@ -99,19 +131,23 @@ impl Volume {
             let mut batch = Batch::new();
 
             let mut kept_record = self.copied_record(&dir, Ahead::Never, ino, now_ns);
-            let (kept_key, kept_path) = (key::entry(&above, keep_as), key::child_path(&above, keep_as));
             let used = use_of_copy(&op, &dir, &kept_record)?;
-            let keep = Copy {
-                to_key: &kept_key,
-                to_path: &kept_path,
-                flags: Flags::READ_ONLY,
-                used,
-                ahead: Ahead::Never,
-            };
-            let kept_links = self.add_copy(&exclusive, &op, &mut batch, &dir, &keep, &mut kept_record)?;
+            let (mut kept, mut kept_links) = (None, Vec::new());
+            if self.has_many_links(&op, &path)? {
+                kept = Some(self.begin_kept(&op, &mut batch, &dir, (&kept_record, used), keep_as)?);
+            } else {
+                let keep = Copy {
+                    to_key: &key::entry(&above, keep_as),
+                    to_path: &key::child_path(&above, keep_as),
+                    flags: Flags::READ_ONLY,
+                    used,
+                    ahead: Ahead::Never,
+                };
+                kept_links = self.add_copy(&exclusive, &op, &mut batch, &dir, &keep, &mut kept_record)?;
+            }
 
             let old = dir.state.read().record.clone();
-            let mut record = self.copied_record(&source, Ahead::Never, old.id, now_ns);
+            let mut record = self.copied_record(&source, ahead, old.id, now_ns);
             unprotect(&mut record);
             // It is the object that it was, for handles of it too.
             (record.nlink, record.crtime_ns) = (old.nlink, old.crtime_ns);
@@ -121,7 +157,7 @@ impl Volume {
                 return Err(Error::RangeTooSmall);
             }
             if !planted::is(Bug::SnapshotsOfRestoredNotCounted) {
-                record.snapshots = old.snapshots.saturating_add(1);
+                record.snapshots = old.snapshots.saturating_add(u32::from(kept.is_none()));
             }
             let prepared =
                 self.take_contents(&exclusive, &op, &mut batch, &emptied, now_ns).and_then(|removal| {
@@ -129,13 +165,8 @@ impl Volume {
                         let (lo, hi) = key::xattrs(&own);
                         batch.delete_range(DATA, &lo, &hi);
                     }
-                    let back = Copy {
-                        to_key: &own,
-                        to_path: &path,
-                        flags: Flags::default(),
-                        used: None,
-                        ahead: Ahead::Never,
-                    };
+                    let back =
+                        Copy { to_key: &own, to_path: &path, flags: Flags::default(), used: None, ahead };
                     let links = self.add_copy(&exclusive, &op, &mut batch, &source, &back, &mut record)?;
                     let charged = self.charge(&op, &counted, more, &mut batch);
                     let charge = charged.inspect_err(|_| self.discard(&op, &links))?;
@@ -151,19 +182,17 @@ impl Volume {
             dir.state.write().record = record.into();
             self.note_foreign(&dir);
             let cut_off = self.cut_off(&exclusive, &dir);
-            let keep_as: Arc<[u8]> = Arc::from(keep_as);
-            let place = Place::named(&snapshots, keep_as.clone());
-            let names = Directory::new(self.names_total.clone());
-            let kept = self.keep(&op, Inode::new(ino, place, kept_record, Some(names)));
-            {
-                let mut state = snapshots.state.write();
-                state.record = with_snapshot_counted(&state.record, 1, now_ns).into();
-                let known = Name { node: Some(kept.id), ino, file_type: FileType::Directory, oid: None };
-                self.insert_name(&snapshots, &mut state, &keep_as, known)?;
+            let mut made = Vec::new();
+            match kept {
+                Some(kept) => self.note_kept(&exclusive, kept),
+                None => {
+                    self.insert_snapshot(&op, &snapshots, keep_as, kept_record)?;
+                    made.push((snapshots.id, Arc::from(keep_as)));
+                }
             }
             let names = cut_off.iter().flat_map(|(_, names)| names.known_objects()).collect();
             let changed = self.removed(exclusive, removal, cut_off.into_iter().collect(), now_ns);
-            Ok(Restored { snapshots: snapshots.id, names, changed })
+            Ok(Restored { snapshots: snapshots.id, made, names, changed })
         })
     }
 
@@ -196,7 +225,7 @@ impl Volume {
         }
         let find = |name| self.find(op, &snapshots, &mut snapshots.state.write(), name);
         let source = find(name)?.ok_or(Error::NotFound)?;
-        if find(keep_as)?.is_some() {
+        if find(keep_as)?.is_some() || self.is_kept_name(&dir, keep_as) {
             return Err(Error::Exists);
         }
         refuse_if_protected(&dir.state.read().record)?;

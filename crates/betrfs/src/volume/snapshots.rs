@@ -13,7 +13,7 @@ use betree::Batch;
 
 use crate::contents::{acl_of, delete_data};
 use crate::error::{Error, Result};
-use crate::names::{Directory, InNamespace, Inode, Name, Place, ino_of};
+use crate::names::{Directory, Exclusive, InNamespace, Inode, Name, Place, ino_of};
 use crate::op::{Op, OpKind, is_in_snapshot};
 use crate::rules::{check_name, with_snapshot_counted};
 use crate::schema::{Flags, META, Record, Stored, Xattr, XattrValue, damaged, key};
@@ -192,37 +192,61 @@ impl Volume {
             if to_key.len() > key::OWN_KEY_BYTES_MAX {
                 return Err(Error::NameTooLong);
             }
-            if self.find(&op, snapshots, &mut snapshots.state.write(), name)?.is_some() {
+            let is_there = self.find(&op, snapshots, &mut snapshots.state.write(), name)?.is_some();
+            if is_there || self.is_kept_name(of, name) {
                 return Err(Error::Exists);
             }
-            let ino = self.numbers.id(&op)?;
-            let now_ns = self.platform.now_ns();
+            let (ino, now_ns) = (self.numbers.id(&op)?, self.platform.now_ns());
             let mut record = self.copied_record(of, ahead, ino, now_ns);
             record.set_maker(by.map(|owned| owned.uid));
-            let mut of_record = of.state.read().record.clone();
-            of_record.snapshots = of_record.snapshots.saturating_add(1);
-            let mut batch = Batch::new();
-            batch.put(META, &key::own(&op.dir_path(of)?.bytes), &of_record.encode());
             let to_path = key::child_path(&path.bytes, name);
             let used = match ahead {
                 Ahead::Made(copy) => copy.used,
                 _ => use_of_copy(&op, of, &record)?,
             };
             let copy = Copy { to_key: &to_key, to_path: &to_path, flags: Flags::READ_ONLY, used, ahead };
-            self.commit_copy(&exclusive, &op, batch, of, &copy, &mut record)?;
-
-            of.state.write().record = of_record.into();
-            let name: Arc<[u8]> = Arc::from(name);
-            let place = Place::named(snapshots, name.clone());
-            let dir = Directory::new(self.names_total.clone());
-            let inode = self.keep(&op, Inode::new(ino, place, record, Some(dir)));
-            let mut state = snapshots.state.write();
-            state.record = with_snapshot_counted(&state.record, 1, now_ns).into();
-            let known = Name { node: Some(inode.id), ino, file_type: FileType::Directory, oid: None };
-            self.insert_name(snapshots, &mut state, &name, known)?;
-            drop(state);
+            let inode = self.put_snapshot(&exclusive, &op, (snapshots, of), name, &copy, record)?;
             Ok(inode.looked_up())
         })
+    }
+
+    /// Commits a copy of the directory `of` with this record as its snapshot of a name that is free.
+    pub(super) fn put_snapshot(
+        &self,
+        exclusive: &Exclusive<'_>,
+        op: &Op<'_>,
+        (snapshots, of): (&Arc<Inode>, &Arc<Inode>),
+        name: &[u8],
+        copy: &Copy<'_>,
+        mut record: Record,
+    ) -> Result<Arc<Inode>> {
+        let mut of_record = of.state.read().record.clone();
+        of_record.snapshots = of_record.snapshots.saturating_add(1);
+        let mut batch = Batch::new();
+        batch.put(META, &key::own(&op.dir_path(of)?.bytes), &of_record.encode());
+        self.commit_copy(exclusive, op, batch, of, copy, &mut record)?;
+        of.state.write().record = of_record.into();
+        self.insert_snapshot(op, snapshots, name, record)
+    }
+
+    /// Notes a committed snapshot with this record.
+    pub(super) fn insert_snapshot(
+        &self,
+        op: &Op<'_>,
+        snapshots: &Arc<Inode>,
+        name: &[u8],
+        record: Record,
+    ) -> Result<Arc<Inode>> {
+        let (name, ino, now_ns): (Arc<[u8]>, _, _) = (Arc::from(name), record.id, self.platform.now_ns());
+        let place = Place::named(snapshots, name.clone());
+        let dir = Directory::new(self.names_total.clone());
+        let inode = self.keep(op, Inode::new(ino, place, record, Some(dir)));
+        let mut state = snapshots.state.write();
+        state.record = with_snapshot_counted(&state.record, 1, now_ns).into();
+        let known = Name { node: Some(inode.id), ino, file_type: FileType::Directory, oid: None };
+        self.insert_name(snapshots, &mut state, &name, known)?;
+        drop(state);
+        Ok(inode)
     }
 
     /// Removes a snapshot with everything in it, `by` a user only if that one has made it. Returns its

@@ -99,7 +99,7 @@ impl Dispatch {
                 if planted::is(Bug::RestoredNamesNotTold) {
                     names.clear();
                 }
-                names.push((restored.snapshots, keep_as.into()));
+                names.extend(restored.made);
                 self.notifier.drop_names(names, told)?;
                 r.reply_done(&[])
             }

@@ -5,7 +5,7 @@
 //! | 00 | what was, or will be, below the tree's directory, behind that byte as in the directory |
 //! | 01 | in a copy, all objects of the moment in which it was made |
 //! | 03 | the snapshots of a removed tree |
-//! | 05 | in a copy, the own key of the directory |
+//! | 05 | in a copy, the own key of the directory, with its record if it becomes a snapshot by itself |
 
 use alloc::vec::Vec;
 

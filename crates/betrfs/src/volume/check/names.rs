@@ -13,7 +13,7 @@ use super::report::Findings;
 use super::{Check, EVERYTHING};
 use crate::error::Error;
 use crate::schema::key;
-use crate::schema::{LINKS, META, Marker, Record, Redirect, Stored, VolumeRecord, unknown};
+use crate::schema::{Detached, LINKS, META, Marker, Record, Redirect, Stored, VolumeRecord, unknown};
 use crate::types::FileType;
 
 /// Number of directories named whose entries could not be counted.
@@ -258,6 +258,10 @@ impl Check<'_> {
                 Some(Marker::Unlinked { base }) => drop(self.orphans.insert(base)),
                 Some(Marker::Detached(why)) => {
                     self.detached.extend(key::marker_id(at).map(|number| (number, why)));
+                }
+                // Until it has a name, only what was made for it counts, as in any copy.
+                Some(Marker::Kept(_)) => {
+                    self.detached.extend(key::marker_id(at).map(|number| (number, Detached::Copy)));
                 }
                 None => {}
             }
