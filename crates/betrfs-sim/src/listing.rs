@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::perform::Listed;
 
+/// After a pause this long, names of a listing may leave memory.
+const IDLE_NS: i64 = 600_000_000_000;
+
 /// A listing under way.
 #[derive(Default)]
 pub struct Listing {
@@ -13,6 +16,9 @@ pub struct Listing {
     due: BTreeSet<Vec<u8>>,
     /// The names that were listed and have been there since.
     listed: BTreeSet<Vec<u8>>,
+    /// The time, and that of its last step.
+    now_ns: i64,
+    last_ns: i64,
 }
 
 impl Listing {
@@ -30,9 +36,12 @@ impl Listing {
         self.listed.retain(|name| entries.contains(name));
     }
 
-    /// Notes that names may be listed again: after a pause in which they may have left memory.
-    pub fn may_repeat(&mut self) {
-        self.listed.clear();
+    /// Notes the time. After a pause in which names may have left memory they may be listed again.
+    pub fn time_is(&mut self, now_ns: i64) {
+        self.now_ns = now_ns;
+        if now_ns.saturating_sub(self.last_ns) >= IDLE_NS {
+            self.listed.clear();
+        }
     }
 
     /// Notes that all names went and came, for other objects: they may be listed again or left out.
@@ -46,6 +55,7 @@ impl Listing {
     /// # Errors
     /// An entry came twice, is not there, or is missing at the end.
     pub fn take(&mut self, entries: &BTreeSet<Vec<u8>>, some: &[Listed]) -> Result<(), String> {
+        self.last_ns = self.now_ns;
         for entry in some {
             let name = entry.name.escape_ascii();
             if entry.cookie <= self.cookie {
@@ -67,7 +77,7 @@ impl Listing {
             if let Some(name) = self.due.first() {
                 return Err(format!("the listing is over, and has left {} out", name.escape_ascii()));
             }
-            *self = Listing::default();
+            *self = Listing { now_ns: self.now_ns, ..Listing::default() };
         }
         Ok(())
     }
@@ -109,5 +119,17 @@ mod tests {
         listing.were_replaced();
         assert_eq!(listing.take(&all, &[entry("a", 8)]), Ok(()));
         assert_eq!(listing.take(&all, &[]), Ok(()));
+    }
+
+    #[test]
+    fn after_a_long_pause_a_name_may_come_twice() {
+        let mut listing = Listing::default();
+        listing.entries_are(&names(&["a", "b"]));
+        listing.time_is(IDLE_NS);
+        assert_eq!(listing.take(&names(&["a", "b"]), &[entry("a", 1)]), Ok(()));
+        listing.time_is(2 * IDLE_NS - 1);
+        assert!(listing.take(&names(&["a", "b"]), &[entry("a", 2)]).is_err());
+        listing.time_is(3 * IDLE_NS - 1);
+        assert_eq!(listing.take(&names(&["a", "b"]), &[entry("a", 3)]), Ok(()));
     }
 }

@@ -26,9 +26,6 @@ use crate::tree::read_volume;
 /// The time between two steps.
 const STEP_NS: i64 = 1_000_000;
 
-/// After a pause this long, names of a listing may leave memory.
-const LISTING_IDLE_MS: u32 = 600_000;
-
 /// What does the operations on an open volume.
 pub(crate) fn client_of(volume: Volume, by: By, platform: &Arc<SimPlatform>, seed: u64) -> Box<dyn Client> {
     match by {
@@ -102,13 +99,14 @@ impl World {
             return Ok(());
         }
         let now_ns = self.platform.pass(STEP_NS + self.disk.take_waited_ns());
+        self.listings.values_mut().for_each(|listing| listing.time_is(now_ns));
         let done = match step {
             Step::Op(op) => self.operate(op, now_ns),
             Step::Act(act) => self.act(*act),
             Step::Pump(pieces) => self.pump(*pieces),
             Step::Checkpoint => self.volume()?.env().checkpoint().map_err(|e| Failure::Library(e.into())),
             Step::Wait(ms) => {
-                self.wait(*ms);
+                self.platform.pass(i64::from(*ms) * 1_000_000);
                 Ok(())
             }
             Step::Check => self.check_if_sound(),
@@ -134,13 +132,6 @@ impl World {
                 Ok(())
             }
             done => done,
-        }
-    }
-
-    fn wait(&mut self, ms: u32) {
-        self.platform.pass(i64::from(ms) * 1_000_000);
-        if ms >= LISTING_IDLE_MS {
-            self.listings.values_mut().for_each(Listing::may_repeat);
         }
     }
 
