@@ -5,6 +5,7 @@
 //! difference into its batch for each. So it is refused as a whole or counted as a whole, on the disk too.
 //! Changes of one directory's quota at the same time wait for each other for an addition, not for a commit.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -27,11 +28,81 @@ pub(super) struct Quotas {
     tallies: Mutex<Vec<Arc<Tally>>>,
     /// Their number, readable without the lock.
     measuring: AtomicUsize,
+    /// The removed trees whose files with several names go one after the other.
+    leaving: Mutex<Vec<Leaving>>,
+    /// Their number, readable without the lock.
+    trees_leaving: AtomicUsize,
+}
+
+/// Files with several names that count no longer, and go with a detached tree.
+pub(super) struct Leaving {
+    /// The tree's number. Files with higher ones were made later.
+    pub number: u64,
+    pub files: LeavingFiles,
+    /// Those of them that have got other names since, and count again, each with the directory of its new
+    /// quota.
+    pub stay: BTreeMap<u64, Option<Arc<Inode>>>,
+}
+
+/// Which files these are.
+#[derive(Clone)]
+pub(super) enum LeavingFiles {
+    /// Those of these numbers.
+    These(Arc<BTreeSet<u64>>),
+    /// All whose quota is that of the removed directory, or was below it.
+    OfQuota(Arc<Inode>),
 }
 
 impl Quotas {
     pub fn new(in_use: bool) -> Quotas {
-        Quotas { in_use: AtomicBool::new(in_use), tallies: Mutex::default(), measuring: AtomicUsize::new(0) }
+        Quotas {
+            in_use: AtomicBool::new(in_use),
+            tallies: Mutex::default(),
+            measuring: AtomicUsize::new(0),
+            leaving: Mutex::default(),
+            trees_leaving: AtomicUsize::new(0),
+        }
+    }
+
+    /// Notes files that count no longer. The caller holds the namespace alone, and has committed that.
+    pub fn leave(&self, leaving: Leaving) {
+        let mut all = self.leaving.lock();
+        all.push(leaving);
+        self.trees_leaving.store(all.len(), Release);
+    }
+
+    /// Those that went with this tree are gone.
+    pub fn have_left(&self, number: u64) {
+        let mut all = self.leaving.lock();
+        all.retain(|leaving| leaving.number != number);
+        self.trees_leaving.store(all.len(), Release);
+    }
+
+    /// Whether a file whose quota is that of the directory `home` counts no longer.
+    pub fn is_leaving(&self, oid: u64, home: &Arc<Inode>) -> bool {
+        let leaves = |leaving: &Leaving| {
+            let is_one = match &leaving.files {
+                LeavingFiles::These(files) => files.contains(&oid),
+                LeavingFiles::OfQuota(dir) => {
+                    oid < leaving.number && (Arc::ptr_eq(home, dir) || home.is_cut_off())
+                }
+            };
+            is_one && !leaving.stay.contains_key(&oid)
+        };
+        self.trees_leaving.load(Acquire) > 0 && self.leaving.lock().iter().any(leaves)
+    }
+
+    /// A file that was leaving counts again, in the quota of this directory.
+    pub fn stays(&self, oid: u64, home: &Option<Arc<Inode>>) {
+        for leaving in self.leaving.lock().iter_mut() {
+            leaving.stay.insert(oid, home.clone());
+        }
+    }
+
+    /// The directory of the quota in which a file counts again that was leaving with this tree.
+    pub fn home_of_stayed(&self, number: u64, oid: u64) -> Option<Arc<Inode>> {
+        let all = self.leaving.lock();
+        all.iter().find(|leaving| leaving.number == number)?.stay.get(&oid)?.clone()
     }
 
     /// Notes that a directory gets one.
@@ -159,7 +230,7 @@ impl Volume {
     pub(super) fn counted_path(&self, op: &Op<'_>, inode: &Inode) -> Result<Option<DirPath>> {
         let (dir, has_names) = match inode.place() {
             Place::Named { parent, .. } => (parent, false),
-            Place::Object { home: Some(home), .. } => (home, true),
+            Place::Object { oid, home: Some(home) } if !self.quotas.is_leaving(oid, &home) => (home, true),
             _ => return Ok(None),
         };
         let mut path = op.dir_path(&dir)?;

@@ -33,6 +33,7 @@ use crate::schema::{
 use crate::types::{FileType, Finished, InodeId, Owned};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
+use crate::volume::charge::Charge;
 use crate::volume::check::is_damage;
 use crate::volume::clone::{leave_out, use_of_copy};
 use crate::volume::kept::Kept;
@@ -117,7 +118,9 @@ impl Volume {
         }
         batch.delete(META, &key::marker(number));
         batch.mark_freeing(0);
-        op.commit(&batch)
+        op.commit(&batch)?;
+        self.quotas.have_left(number);
+        Ok(())
     }
 
     /// Clears a detached tree that nobody needs. Where that fails,
@@ -177,10 +180,17 @@ impl Volume {
         let touched = op.without_waiting(|| {
             let exclusive = self.exclusive(op, &[], &[]);
             let mut removal = Removal::begin(Vec::new(), self.platform.now_ns());
-            let mut batch = Batch::new();
+            let (mut batch, mut charges) = (Batch::new(), Vec::new());
             for (oid, names) in &of_files {
                 match self.object_record(op, *oid) {
                     Ok(record) => {
+                        // Its other name has gone too meanwhile.
+                        if record.nlink <= *names
+                            && let Some(home) = self.quotas.home_of_stayed(number, *oid)
+                            && let Ok(path) = op.dir_path(&home)
+                        {
+                            charges.push(self.charge(op, &path, -Amount::of(&record), &mut batch)?);
+                        }
                         self.take_names(op, &mut batch, (*oid, record), *names, &mut removal)?;
                     }
                     // Of a lost file nothing counts the names.
@@ -191,6 +201,7 @@ impl Volume {
             names.iter().for_each(|(at, _)| batch.delete(LINKS, at));
             batch.mark_freeing(0);
             op.commit(&batch)?;
+            charges.into_iter().for_each(Charge::keep);
             Ok(self.install_removed(&exclusive, removal.dropped))
         })?;
         Ok(self.closed_all(touched))

@@ -12,7 +12,6 @@
 //! | making a snapshot | as `clone_inode` |
 //! | removing a snapshot, `remove_below` | open files below it, 16 at a time, and the directories that lead to them; names of files with several, 64 at a time |
 //! | `restore_snapshot` | as `remove_below`, and as `clone_inode` below the directory and the snapshot |
-//! | both, and `restore_snapshot`, in a quota | all names of files with several below the directory |
 //! | `set_quota`, `clear_quota` | files with several names below it, in memory |
 //! | `check` | everything: nobody else can use the volume |
 //!

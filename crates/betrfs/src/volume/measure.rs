@@ -21,7 +21,7 @@ use crate::op::{Op, OpKind};
 use crate::schema::{Amount, META, Stored, key};
 use crate::types::InodeId;
 use crate::volume::Volume;
-use crate::volume::charge::stored_use;
+use crate::volume::charge::{LeavingFiles, stored_use};
 use crate::volume::linked_copies::stored_object;
 
 /// Number of attempts at an operation that needs measurements.
@@ -54,6 +54,8 @@ pub(super) struct Measured<'v> {
     content: Content,
     /// The files with several names.
     pub objects: BTreeSet<u64>,
+    /// Those of them that have no name outside.
+    leaving: Arc<BTreeSet<u64>>,
     /// A name of one of them that has a name outside too.
     pub outside: Option<String>,
 }
@@ -93,6 +95,18 @@ impl Measuring<'_> {
             self.wanted.set(Some(dir.id));
             Error::Uncounted
         })
+    }
+}
+
+impl Measuring<'_> {
+    /// The files with several names whose amount is part of what a removal of a directory's contents takes
+    /// from quotas, as [`content`](Measuring::content) has told it.
+    pub fn leaving(&self, dir: &Arc<Inode>) -> LeavingFiles {
+        match (dir.quota(), self.of(dir)) {
+            (None, Some(measured)) => LeavingFiles::These(measured.leaving.clone()),
+            (None, None) => LeavingFiles::These(Arc::default()),
+            (Some(_), _) => LeavingFiles::OfQuota(dir.clone()),
+        }
     }
 }
 
@@ -140,7 +154,8 @@ impl Volume {
             dir.add_tally(&tally);
             self.quotas.add_tally(&tally);
             let (content, objects) = (Content::default(), BTreeSet::new());
-            let measured = Measured { volume: self, dir, tally, content, objects, outside: None };
+            let leaving = Arc::default();
+            let measured = Measured { volume: self, dir, tally, content, objects, leaving, outside: None };
             (measured, path, self.env.view())
         };
         let op = self.query(OpKind::Quota).reading(&view);
@@ -177,7 +192,7 @@ impl Measured<'_> {
             }
         }
         let (mut copied, mut removed) = (plain, plain);
-        let mut outside = None;
+        let (mut outside, mut leaving) = (None, BTreeSet::new());
         for (oid, names) in &names {
             tell()?;
             let record = match stored_object(op, *oid) {
@@ -189,12 +204,14 @@ impl Measured<'_> {
             copied = copied + Amount::of(&record);
             if record.nlink <= *names {
                 removed = removed + Amount::of(&record);
+                leaving.insert(*oid);
             } else {
                 outside.get_or_insert(*oid);
             }
         }
         self.content = Content { copied, removed };
         self.objects = names.into_keys().collect();
+        self.leaving = Arc::new(leaving);
         self.outside = match outside {
             Some(oid) => name_of(op, view, path, oid)?,
             None => None,

@@ -22,7 +22,7 @@ use crate::schema::block::BLOCK;
 use crate::schema::{Amount, DATA, Detached, LINKS, META, Marker, Record, damaged, key};
 use crate::types::{FileType, InodeId, Owned, SnapshotsBelow};
 use crate::volume::Volume;
-use crate::volume::charge::spoil;
+use crate::volume::charge::{Leaving, LeavingFiles, spoil};
 use crate::volume::measure::Measuring;
 use crate::volume::relocate::FILES_AT_ONCE;
 use crate::volume::removed_inodes::CutOff;
@@ -44,12 +44,14 @@ pub(super) struct Removal {
     pub dropped: Vec<(Arc<Inode>, Dropped)>,
     /// The tree whose names are still to be taken from their files.
     detached: Option<u64>,
+    /// The files in it that count for no quota any more.
+    leaving: Option<LeavingFiles>,
 }
 
 impl Removal {
     /// A removal that has come to nothing yet.
     pub fn begin(quotas: Vec<Arc<Counter>>, now_ns: i64) -> Removal {
-        Removal { now_ns, quotas, dropped: Vec::new(), detached: None }
+        Removal { now_ns, quotas, dropped: Vec::new(), detached: None, leaving: None }
     }
 }
 
@@ -60,17 +62,24 @@ pub(super) struct Emptied<'a> {
     has_snapshots: bool,
     /// The quotas above, of which open files hold their contents.
     quotas: Vec<Arc<Counter>>,
+    /// The files with several names that these count no longer.
+    leaving: Option<LeavingFiles>,
 }
 
 impl<'a> Emptied<'a> {
     /// The directory of this path loses everything below it. Its snapshots stay.
     pub fn entries_of(dir: &'a Arc<Inode>, path: &'a [u8]) -> Emptied<'a> {
-        Emptied { dir, path, has_snapshots: false, quotas: Vec::new() }
+        Emptied { dir, path, has_snapshots: false, quotas: Vec::new(), leaving: None }
     }
 
     /// The same, in these quotas.
     pub fn in_quotas(self, quotas: Vec<Arc<Counter>>) -> Emptied<'a> {
         Emptied { quotas, ..self }
+    }
+
+    /// The same, of whose files with several names these count no longer then.
+    pub fn taking(self, leaving: LeavingFiles) -> Emptied<'a> {
+        Emptied { leaving: Some(leaving), ..self }
     }
 
     /// The same; its snapshots and those of directories below it go too.
@@ -164,7 +173,11 @@ impl Volume {
             // It spoils what was measured.
             self.few_open_files(&exclusive, &op, &emptied, now_ns)?;
             let less = match path.quota() {
-                Some(_) => measuring.content(&op, &dir)?.removed,
+                Some(_) => {
+                    let less = measuring.content(&op, &dir)?.removed;
+                    emptied = emptied.taking(measuring.leaving(&dir));
+                    less
+                }
                 None => Amount::default(),
             };
             spoil(&op, &path);
@@ -226,16 +239,15 @@ impl Volume {
                 .dropped
                 .push((inode, Dropped { record, place: Some(place), quotas: emptied.quotas.clone() }));
         }
-        // What of a quota's use goes with a file's last name has to be known with the batch.
-        let names_max = if emptied.quotas.is_empty() { self.links_alone_max } else { usize::MAX };
         let mut names: BTreeMap<u64, u32> = BTreeMap::new();
         let mut seen = 0;
         for range in emptied.ranges() {
             let mut links = op.scan(LINKS, range);
             while let Some((at, oid)) = links.next()? {
                 seen += 1;
-                if seen > names_max {
+                if seen > self.links_alone_max {
                     removal.detached = Some(self.detach(op, batch, emptied)?);
+                    removal.leaving = emptied.leaving.clone();
                     return Ok(removal);
                 }
                 let oid =
@@ -358,6 +370,9 @@ impl Volume {
     ) -> Vec<InodeId> {
         self.paths_change(&exclusive);
         let touched = self.install_removed(&exclusive, removal.dropped);
+        if let (Some(number), Some(files)) = (removal.detached, removal.leaving) {
+            self.quotas.leave(Leaving { number, files, stay: BTreeMap::new() });
+        }
         self.sweeps.fetch_add(1, Relaxed);
         drop(exclusive);
         let mut held = self.sweep(cut_off, now_ns);

@@ -112,7 +112,7 @@ impl Volume {
                 self.restoration(&exclusive, &op, node, name, keep_as)?;
             let counted = op.dir_path(&dir)?;
             let (ino, now_ns) = (self.numbers.id(&op)?, self.platform.now_ns());
-            let emptied = Emptied::entries_of(&dir, &path).in_quotas(counted.quotas());
+            let mut emptied = Emptied::entries_of(&dir, &path).in_quotas(counted.quotas());
             // It spoils what was measured; and the copies would be made again after each turn of others.
             self.few_open_files(&exclusive, &op, &emptied, now_ns)?;
             let more = match counted.quota() {
@@ -122,7 +122,9 @@ impl Volume {
                         Ahead::Made(copy) => copy.more.ok_or(Error::Uncounted)? - Amount::of(&copy.record),
                         _ => measuring.content(&op, &source)?.copied,
                     };
-                    copied - measuring.content(&op, &dir)?.removed
+                    let removed = measuring.content(&op, &dir)?.removed;
+                    emptied = emptied.taking(measuring.leaving(&dir));
+                    copied - removed
                 }
                 None => Amount::default(),
             };

@@ -255,6 +255,81 @@ fn a_tree_with_many_open_files_is_removed_and_brought_back_in_a_quota() {
     assert_sound(&volume);
 }
 
+/// The same with files of several names: others wait for few of them, and what changes between the removal
+/// and its end counts where it belongs.
+#[test]
+fn a_tree_with_many_links_is_removed_in_a_quota_a_part_at_a_time() {
+    const FILES: u64 = 1000;
+    // The quota is the tree's own, or that of a directory above it; one below it goes with the tree.
+    for is_own in [false, true] {
+        let mut disk = Disk::of_tiny_nodes(64 << 20);
+        (disk.options.links_alone_max, disk.options.cache_bytes) = (64, 128 << 10);
+        let volume = disk.open();
+        let home = mkdir(&volume, ROOT, "home").node;
+        let tree = mkdir(&volume, home, "tree").node;
+        let (inner, nested) = (mkdir(&volume, tree, "inner").node, mkdir(&volume, tree, "nested").node);
+        let any = betrfs::QuotaLimits { bytes: None, objects: None };
+        [home, nested]
+            .into_iter()
+            .chain(is_own.then_some(tree))
+            .for_each(|dir| volume.set_quota(dir, any).unwrap());
+        let mut files = Vec::new();
+        for i in 0..FILES {
+            let name = format!("{i}");
+            let (one, other) = if i % 10 == 3 { (nested, nested) } else { (tree, inner) };
+            let file = mkfile(&volume, one, &name).node;
+            volume.write(file, 0, &[7; 5000]).unwrap();
+            volume.link(file, other, format!("{i} too").as_bytes()).unwrap();
+            if i % 10 == 5 && !is_own {
+                volume.link(file, home, name.as_bytes()).unwrap();
+            }
+            files.push(file);
+        }
+        let write = Fault { at_call: 1, op: Some(DeviceOp::Write), errno: ENOSPC, lasting: true };
+        volume.sync().unwrap();
+        // So that there is time between the two.
+        disk.device.set_fault(Some(write));
+        mkfile(&volume, home, "new");
+        assert!(volume.sync().is_err());
+        volume.remove_below(tree, SnapshotsBelow::Hold).unwrap();
+        disk.device.set_fault(None);
+        volume.sync().unwrap();
+        let counted = |volume: &Volume| {
+            let (used, right) = (crate::quotas::used(volume, home), crate::quotas::counted(volume, home));
+            assert_eq!(used, right);
+        };
+        counted(&volume);
+        assert!(volume.getattr(files[FILES as usize - 1]).unwrap().nlink > 0, "it was not stopped");
+        // The last ones that it will come to: names of one and two digits less.
+        for (file, what) in
+            files.iter().rev().filter(|file| volume.getattr(**file).is_ok()).zip((0..5).cycle()).take(200)
+        {
+            let name = format!("back{}", file.0);
+            match what {
+                0 => drop(volume.write(*file, 5000, &[7; 100_000]).unwrap()),
+                1 => drop(
+                    volume.link(*file, home, name.as_bytes()).map(|_| volume.write(*file, 0, &[8; 50_000])),
+                ),
+                2 => drop(volume.link(*file, tree, name.as_bytes())),
+                3 => drop(volume.link(*file, ROOT, name.as_bytes())),
+                _ => {
+                    if volume.link(*file, home, name.as_bytes()).is_ok() {
+                        volume.unlink(home, name.as_bytes()).unwrap();
+                    }
+                }
+            }
+        }
+        volume.finish_removals();
+        counted(&volume);
+        assert_sound(&volume);
+        let most = looked_at_once(&volume);
+        assert!(most <= AT_ONCE_MAX, "{most}");
+        volume.close().unwrap();
+        let volume = disk.open();
+        assert_sound(&volume);
+    }
+}
+
 /// What cannot be attached leaves nothing behind.
 #[test]
 fn a_copy_with_many_links_that_is_refused_at_its_end_is_cleared() {
