@@ -20,8 +20,8 @@ fn run(command: &mut Command) -> String {
 
 impl Built {
     /// The libraries, which cargo builds for no test by itself: nothing in Rust can be linked with them. They
-    /// are built as a part of the workspace's tests: alone the crate would ask for other features, and all
-    /// below it would be built again.
+    /// are built as a part of the workspace's tests, with the features of these where `BETRFS_TEST_FEATURES`
+    /// says which: with other features all below the crate would be built again.
     fn new(test: &str) -> Built {
         let own = std::env::current_exe().unwrap();
         // TARGET/PROFILE/deps/c-HASH
@@ -33,6 +33,9 @@ impl Built {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
         cargo.args(["build", "--locked", "-q", "--workspace", "--lib", "--test", "c", "--profile", profile]);
         cargo.arg("--target-dir").arg(libraries.parent().unwrap());
+        if let Some(features) = std::env::var_os("BETRFS_TEST_FEATURES") {
+            cargo.arg("--features").arg(features);
+        }
         run(cargo.current_dir(env!("CARGO_MANIFEST_DIR")));
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
         let _ = std::fs::remove_dir_all(&folder);
