@@ -195,3 +195,40 @@ fn snapshots_of_one_second_have_names_of_their_own() {
     refused(&snapshot("create", &dir, &[&made[0]]), &["a snapshot with that name exists"]);
     refused(&snapshot("restore", &dir, &[&made[0], "--keep-as", &made[0]]), &["give another --keep-as"]);
 }
+
+/// So many that the names in the new snapshot are led to files of its own afterwards.
+#[test]
+fn a_tree_of_many_hard_links_comes_back_and_its_own_state_is_kept() {
+    const FILES: usize = 150;
+    let mounted = Mounted::new();
+    let (dir, beside) = (mounted.path("tree"), mounted.path("beside"));
+    let path = |of: &Path, number: usize| of.join(number.to_string());
+    fs::create_dir_all(dir.join("sub")).unwrap();
+    fs::create_dir(&beside).unwrap();
+    for number in 0..FILES {
+        fs::write(path(&dir, number), b"first").unwrap();
+        fs::hard_link(path(&dir, number), path(&dir.join("sub"), number)).unwrap();
+        fs::hard_link(path(&dir, number), path(&beside, number)).unwrap();
+    }
+    ok(&snapshot("create", &dir, &["old"]));
+    (0..FILES).for_each(|number| fs::write(path(&beside, number), b"second").unwrap());
+    let kept = dir.join(".betrfs-snapshots/kept");
+    assert!(!kept.exists());
+    let names_of = |file: &Path| fs::metadata(file).unwrap().nlink();
+    assert!((0..FILES).all(|number| names_of(&path(&beside, number)) == 3));
+
+    ok(&snapshot("restore", &dir, &["old", "--keep-as", "kept"]));
+    for number in 0..FILES {
+        for (top, text, inside) in [(&dir, "first", 2), (&kept, "second", 2), (&beside, "second", 1)] {
+            let file = path(top, number);
+            assert_eq!((fs::read_to_string(&file).unwrap().as_str(), names_of(&file)), (text, inside));
+        }
+        let ino = |file: &Path| fs::metadata(file).unwrap().ino();
+        assert_eq!(ino(&path(&kept, number)), ino(&path(&kept.join("sub"), number)));
+    }
+    assert_eq!(names(kept.parent().unwrap()), ["kept", "old"]);
+    // And back.
+    ok(&snapshot("restore", &dir, &["kept", "--keep-as", "again"]));
+    assert!((0..FILES).all(|number| fs::read(path(&dir, number)).unwrap() == b"second"));
+    ok(&betrfs().arg("check").arg(&mounted.dir).output().unwrap());
+}
