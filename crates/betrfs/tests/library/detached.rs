@@ -658,7 +658,11 @@ fn a_crash_leaves_a_directory_as_it_was_or_back_at_its_snapshot_with_its_own_sta
         });
         for image in images {
             let is_in_the_middle = markers(&image).contains(&3);
-            let image = Disk::holding(Arc::new(image), disk.options.clone());
+            // Also before an opening completes it.
+            let image = Arc::new(image);
+            let examined = Volume::examine(image.clone(), disk.options.clone(), &mut |_, _| ()).unwrap();
+            assert_eq!(examined.problems, [], "{is_in_the_middle}");
+            let image = Disk::holding(image, disk.options.clone());
             let volume = image.open();
             let is_moved = volume.resolve(b"/tree").is_err();
             let path = if is_moved { "/dir/moved" } else { "/tree" };
