@@ -136,6 +136,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether it says that what was stored is lost, or that a repair has noted so. A read that fails on the
+    /// device may succeed the next time, and is none.
+    pub(crate) fn is_loss(&self) -> bool {
+        match self {
+            Error::Damaged { .. } => true,
+            Error::Engine(error) => error.is_damage(),
+            _ => false,
+        }
+    }
+
     /// Whether a query would have had to wait for the device, and was not to.
     pub(crate) fn is_not_in_memory(&self) -> bool {
         *self == Error::Engine(betree::Error::NotInMemory)

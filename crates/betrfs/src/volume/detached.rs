@@ -34,7 +34,6 @@ use crate::types::{FileType, Finished, InodeId, Owned};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
 use crate::volume::charge::Charge;
-use crate::volume::check::is_damage;
 use crate::volume::clone::{leave_out, use_of_copy};
 use crate::volume::kept::Kept;
 use crate::volume::linked_copies::stored_object;
@@ -130,7 +129,7 @@ impl Volume {
         let mut changed = Vec::new();
         match self.clear_detached(number, why, &mut changed) {
             // What is damaged stays until a repair.
-            Err(error) if !is_damage(&error) => self.unfinished.left.lock().trees.push((number, why)),
+            Err(error) if !error.is_loss() => self.unfinished.left.lock().trees.push((number, why)),
             _ => {}
         }
         changed
@@ -282,7 +281,7 @@ impl Volume {
                     Some(new) => *new,
                     None => {
                         let made = self.new_file(&op, &mut batch, number, *old, flags);
-                        if lost == LostFiles::KeepNames && made.as_ref().is_err_and(is_damage) {
+                        if lost == LostFiles::KeepNames && made.as_ref().is_err_and(Error::is_loss) {
                             let (oid, ino) = (self.numbers.oid(&op)?, self.numbers.id(&op)?);
                             let nowhere = Redirect { oid, ino, file_type: FileType::Regular };
                             batch.put(META, at, &nowhere.encode());

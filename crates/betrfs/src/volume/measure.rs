@@ -197,8 +197,7 @@ impl Measured<'_> {
             tell()?;
             let record = match stored_object(op, *oid) {
                 Err(Error::StateGivenUp) => return Err(Error::Uncounted),
-                Err(Error::Damaged { .. }) => continue,
-                Err(Error::Engine(error)) if error.is_damage() => continue,
+                Err(error) if error.is_loss() => continue,
                 record => record?,
             };
             copied = copied + Amount::of(&record);

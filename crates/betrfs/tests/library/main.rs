@@ -21,6 +21,7 @@ mod freeze;
 mod full;
 mod hostile;
 mod inode_flags;
+mod kept;
 mod known_damage;
 mod links;
 mod listings;

@@ -1,0 +1,299 @@
+//! What a directory with many names of files with several held before it went back to a snapshot.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+
+use betree::{Batch, Cut};
+use betree_platform::DeviceOp;
+use betree_sim::{EIO, ENOSPC, Fault};
+
+use crate::detached::{META, disk, farm, links, markers};
+use crate::support::*;
+use betrfs::{Error, InodeId, OpKind, SNAPSHOTS_NAME, Volume};
+
+/// A tree of whose files some were changed since its snapshot `s`, and one was made.
+fn changed_farm(volume: &Volume, files: u64) -> InodeId {
+    let (tree, beside) = farm(volume, files);
+    volume.create(volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node, b"s", &new_dir()).unwrap();
+    for i in (0..files).step_by(3) {
+        volume.write(volume.resolve(format!("/tree/{i}").as_bytes()).unwrap().node, 0, b"changed").unwrap();
+    }
+    let new = mkfile(volume, tree, "new").node;
+    volume.link(new, beside, b"new").unwrap();
+    volume.set_xattr(tree, b"user.large", &[5; 3000], betrfs::XattrMode::Any).unwrap();
+    tree
+}
+
+/// What is in the file `i` of a [`changed_farm`] before it goes back, and in its snapshot.
+fn changed(i: u64) -> Vec<u8> {
+    if i.is_multiple_of(3) { b"changed".to_vec() } else { i.to_string().into_bytes() }
+}
+
+/// Asserts that a [`changed_farm`] of this directory has gone back to `s`, and its own state is kept as
+/// `kept`.
+fn assert_went_back(volume: &Volume, tree: &str, files: u64) {
+    let kept = format!("{tree}/.betrfs-snapshots/kept");
+    for i in 0..files {
+        let text = i.to_string().into_bytes();
+        // Files beside the tree are those that had names in it.
+        let inside = if i.is_multiple_of(2) { 1 } else { 2 };
+        for (path, bytes, names) in [
+            (format!("{tree}/{i}"), text, inside),
+            (format!("{kept}/{i}"), changed(i), inside),
+            (format!("/beside/{i}"), changed(i), 1),
+        ] {
+            if i.is_multiple_of(2) || !path.starts_with("/beside") {
+                assert_eq!((contents(volume, &path), links(volume, &path)), (bytes, names), "{path}");
+            }
+        }
+        if !i.is_multiple_of(2) {
+            let is_one = |dir: &str| {
+                let ino = |path: String| volume.resolve(path.as_bytes()).unwrap().attr.ino;
+                ino(format!("{dir}/{i}")) == ino(format!("{dir}/inner/{i}"))
+            };
+            assert!(is_one(tree) && is_one(&kept), "{i} has two names of one file");
+        }
+    }
+    assert_eq!((links(volume, &format!("{kept}/new")), links(volume, "/beside/new")), (1, 1));
+    assert_eq!(volume.resolve(format!("{tree}/new").as_bytes()), Err(Error::NotFound));
+    let of_kept = volume.resolve(kept.as_bytes()).unwrap().node;
+    assert_eq!(volume.get_xattr(of_kept, b"user.large").unwrap(), [5; 3000]);
+    let in_kept = volume.resolve(format!("{kept}/0").as_bytes()).unwrap().node;
+    assert_eq!(volume.write(in_kept, 0, b"x"), Err(Error::InSnapshot));
+    let of_tree = volume.resolve(tree.as_bytes()).unwrap().node;
+    assert_eq!(volume.snapshots_below(of_tree).unwrap().count, 2);
+}
+
+#[test]
+fn a_tree_with_many_links_goes_back_to_a_snapshot_and_its_own_state_is_kept() {
+    for links_alone_max in [0, 8, 1000] {
+        let disk = disk(links_alone_max);
+        let volume = disk.open();
+        let tree = changed_farm(&volume, 100);
+        let snapshots = volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node;
+        let restored = volume.restore_snapshot(tree, b"s", b"kept").unwrap();
+        assert_eq!(restored.made, [(snapshots, Arc::from(&b"kept"[..]))]);
+        assert_went_back(&volume, "/tree", 100);
+        assert_sound(&volume);
+        volume.close().unwrap();
+        let volume = disk.open();
+        assert_went_back(&volume, "/tree", 100);
+        assert_sound(&volume);
+    }
+}
+
+/// In a quota too, of which its own contents are measured.
+#[test]
+fn a_tree_with_many_links_goes_back_to_a_snapshot_in_a_quota() {
+    let disk = disk(8);
+    let volume = disk.open();
+    let home = mkdir(&volume, ROOT, "home").node;
+    let tree = mkdir(&volume, home, "tree").node;
+    volume.set_quota(home, betrfs::QuotaLimits { bytes: None, objects: Some(60) }).unwrap();
+    volume.set_quota(tree, betrfs::QuotaLimits { bytes: None, objects: Some(50) }).unwrap();
+    for i in 0..30 {
+        let file = mkfile(&volume, tree, &format!("{i}")).node;
+        volume.link(file, tree, format!("{i} too").as_bytes()).unwrap();
+    }
+    let snapshots = volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node;
+    volume.create(snapshots, b"s", &new_dir()).unwrap();
+    (0..20).for_each(|i| volume.unlink(tree, format!("{i}").as_bytes()).unwrap());
+    (0..20).for_each(|i| volume.unlink(tree, format!("{i} too").as_bytes()).unwrap());
+    let objects = |dir| volume.quota(dir).unwrap().unwrap().used.objects;
+    assert_eq!((objects(home), objects(tree)), (11, 10));
+    volume.restore_snapshot(tree, b"s", b"kept").unwrap();
+    assert_eq!((objects(home), objects(tree)), (31, 30));
+    assert_eq!(links(&volume, "/home/tree/.betrfs-snapshots/kept/25 too"), 2);
+    assert_sound(&volume);
+    volume.restore_snapshot(tree, b"kept", b"again").unwrap();
+    assert_eq!((objects(home), objects(tree)), (11, 10));
+    assert_sound(&volume);
+}
+
+/// Whatever is durable when the power goes, the next opening completes the way back, wherever the directory
+/// is then; before that, nothing has happened.
+#[test]
+fn a_crash_leaves_a_directory_as_it_was_or_back_at_its_snapshot_with_its_own_state_kept() {
+    const FILES: u64 = 300;
+    let mut met = BTreeSet::new();
+    // Both are met at once, but for a very busy machine.
+    for _ in 0..20 {
+        let mut disk = Disk::of_bytes(32 << 20);
+        disk.options.links_alone_max = 0;
+        let volume = disk.open();
+        let tree = changed_farm(&volume, FILES);
+        let dir = mkdir(&volume, ROOT, "dir").node;
+        volume.sync().unwrap();
+        let is_over = AtomicBool::new(false);
+        let images = thread::scope(|scope| {
+            let watch = scope.spawn(|| {
+                let commits = || volume.counters().of(OpKind::Clone).commits;
+                let (mut images, mut last, mut is_moved) = (Vec::new(), commits(), false);
+                while !is_over.load(SeqCst) {
+                    if commits() > last + 2 {
+                        last = commits();
+                        if volume.resolve(b"/tree/new").is_err() && !is_moved {
+                            let snapshots = volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node;
+                            let taken = volume.create(snapshots, b"kept", &new_dir());
+                            assert_eq!(taken, Err(Error::Exists));
+                            is_moved = images.len().is_multiple_of(2);
+                        }
+                        if is_moved && volume.resolve(b"/tree").is_ok() {
+                            let flags = betrfs::RenameFlags::default();
+                            volume.rename(ROOT, b"tree", dir, b"moved", flags).unwrap();
+                        }
+                        volume.sync().unwrap();
+                        images.push(disk.device.copy());
+                    }
+                }
+                images
+            });
+            volume.restore_snapshot(tree, b"s", b"kept").unwrap();
+            is_over.store(true, SeqCst);
+            watch.join().unwrap()
+        });
+        for image in images {
+            let is_in_the_middle = markers(&image).contains(&3);
+            // Also before an opening completes it.
+            let image = Arc::new(image);
+            let examined = Volume::examine(image.clone(), disk.options.clone(), &mut |_, _| ()).unwrap();
+            assert_eq!(examined.problems, [], "{is_in_the_middle}");
+            let image = Disk::holding(image, disk.options.clone());
+            let volume = image.open();
+            let is_moved = volume.resolve(b"/tree").is_err();
+            let path = if is_moved { "/dir/moved" } else { "/tree" };
+            if is_in_the_middle {
+                met.insert(is_moved);
+            }
+            if is_in_the_middle || volume.resolve(format!("{path}/new").as_bytes()).is_err() {
+                assert_went_back(&volume, path, FILES);
+            } else {
+                assert_eq!(contents(&volume, "/tree/0"), changed(0));
+            }
+            assert_sound(&volume);
+            volume.close().unwrap();
+            assert_eq!(markers(&image.device), BTreeSet::new());
+        }
+        if met.len() == 2 {
+            return;
+        }
+    }
+    panic!("of directories that are moved or not, a crash in the middle met only {met:?}");
+}
+
+/// One file that is lost does not take the others along.
+#[test]
+fn what_is_kept_of_a_tree_with_a_lost_file_has_all_others() {
+    let disk = disk(4);
+    let volume = disk.open();
+    let (tree, _) = farm(&volume, 20);
+    let snapshots = volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node;
+    volume.create(snapshots, b"s", &new_dir()).unwrap();
+    for i in 0..20u64 {
+        volume.write(volume.resolve(format!("/tree/{i}").as_bytes()).unwrap().node, 0, b"changed").unwrap();
+    }
+    let ino = volume.resolve(b"/tree/3").unwrap().attr.ino;
+    volume.close().unwrap();
+    let volume = disk.open();
+    let objects = [1];
+    let mut records = volume.env().cursor(META, Cut::before(objects), Cut::after(objects));
+    let lost = loop {
+        let (at, record) = records.next().unwrap().unwrap();
+        if record.windows(8).any(|part| part == ino.to_le_bytes()) {
+            break at.to_vec();
+        }
+    };
+    drop(records);
+    let mut batch = Batch::new();
+    batch.delete(META, &lost);
+    volume.env().commit(&batch).unwrap();
+    volume.restore_snapshot(volume.resolve(b"/tree").unwrap().node, b"s", b"kept").unwrap();
+    for i in 0..20 {
+        let kept = format!("/tree/.betrfs-snapshots/kept/{i}");
+        assert_eq!(contents(&volume, &format!("/tree/{i}")), i.to_string().into_bytes());
+        if i == 3 {
+            assert!(matches!(volume.resolve(kept.as_bytes()), Err(Error::Damaged { .. })));
+        } else {
+            assert!(contents(&volume, &kept).starts_with(b"changed"), "{i}");
+        }
+    }
+}
+
+/// What a full disk has stopped of it goes on once there is room.
+#[test]
+fn a_way_back_that_a_full_disk_has_stopped_is_finished_once_there_is_room() {
+    const FILES: u64 = 1000;
+    for at_call in (1..5000).step_by(23) {
+        let mut disk = Disk::of_tiny_nodes(64 << 20);
+        (disk.options.links_alone_max, disk.options.cache_bytes) = (2, 128 << 10);
+        let volume = disk.open();
+        let tree = changed_farm(&volume, FILES);
+        let snapshots = volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node;
+        volume.sync().unwrap();
+        let write = Fault { at_call, op: Some(DeviceOp::Write), errno: ENOSPC, lasting: true };
+        disk.device.set_fault(Some(write));
+        let restored = volume.restore_snapshot(tree, b"s", b"kept");
+        if restored.is_err() || !restored.unwrap().made.is_empty() {
+            continue;
+        }
+        assert_eq!(volume.finish_removals().snapshots, []);
+        assert_eq!(volume.lookup(snapshots, b"kept"), Err(Error::NotFound));
+        assert!(volume.create(snapshots, b"kept", &new_dir()).is_err());
+        disk.device.set_fault(None);
+        if volume.sync().is_err() {
+            // The disk was full at a superblock: nothing more is taken, and the next opening goes on.
+            drop(volume);
+            let volume = disk.open();
+            assert_went_back(&volume, "/tree", FILES);
+            continue;
+        }
+        assert_eq!(volume.finish_removals().snapshots, [(snapshots, Arc::from(&b"kept"[..]))]);
+        assert_went_back(&volume, "/tree", FILES);
+        assert_sound(&volume);
+        return;
+    }
+    panic!("no way back was stopped");
+}
+
+/// A read that fails once takes nothing of what is kept away, whichever it is.
+#[test]
+fn what_is_kept_is_whole_where_reads_have_failed() {
+    const FILES: u64 = 150;
+    let mut disk = Disk::of_tiny_nodes(64 << 20);
+    (disk.options.links_alone_max, disk.options.cache_bytes) = (2, 128 << 10);
+    let volume = disk.open();
+    changed_farm(&volume, FILES);
+    volume.close().unwrap();
+    let (mut put_off, mut at_call) = (0, 1);
+    loop {
+        let device = Arc::new(disk.device.copy());
+        let disk = Disk::holding(device.clone(), disk.options.clone());
+        let volume = disk.open();
+        let tree = volume.resolve(b"/tree").unwrap().node;
+        device.set_fault(Some(Fault { at_call, op: Some(DeviceOp::Read), errno: EIO, lasting: false }));
+        let failed = device.counts().failed;
+        let restored = volume.restore_snapshot(tree, b"s", b"kept");
+        let has_failed = device.counts().failed > failed;
+        device.set_fault(None);
+        if let Ok(restored) = restored {
+            let mut volume = volume;
+            if restored.made.is_empty() {
+                put_off += 1;
+                // What failed may have ended all changes: then the next opening goes on.
+                if volume.finish_removals().snapshots.is_empty() {
+                    drop(volume);
+                    volume = disk.open();
+                }
+            }
+            assert_went_back(&volume, "/tree", FILES);
+            assert_sound(&volume);
+        }
+        if !has_failed {
+            break;
+        }
+        at_call += 1;
+    }
+    assert!(put_off > 0, "no read failed after the way back");
+}
