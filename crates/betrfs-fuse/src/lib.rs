@@ -21,6 +21,7 @@ mod ioctl;
 mod latency;
 mod layout;
 mod loop_device;
+mod low_priority;
 mod metrics_page;
 mod metrics_server;
 mod mount;

@@ -40,24 +40,6 @@ fn set_policy(thread: libc::pid_t, policy: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// The arguments of ioprio_set(2): the calling thread, and the class of those that get the disk when nobody
-/// else wants it.
-const IOPRIO_WHO_PROCESS: libc::c_long = 1;
-const IOPRIO_CLASS_IDLE: libc::c_long = 3 << 13;
-
-/// Lets the calling thread give way to all others, on the CPU and, as far as the disk's scheduler has
-/// priorities, at the disk.
-///
-/// # Errors
-/// The operating system's.
-pub fn give_way() -> io::Result<()> {
-    // SAFETY: the call has numbers alone as arguments, and writes no memory.
-    match unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0_i64, IOPRIO_CLASS_IDLE) } {
-        0 => set_sched_idle(),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// The policy of a thread of this process: field 41 of its line; the state is field 3.
 #[cfg(test)]
 pub fn policy(thread: Pid) -> i32 {
@@ -73,24 +55,6 @@ mod tests {
     use rustix::thread::gettid;
 
     use super::*;
-
-    /// The calling thread's priority at disks.
-    fn io_priority() -> i64 {
-        // SAFETY: the call has numbers alone as arguments, and writes no memory.
-        unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0_i64) }
-    }
-
-    #[test]
-    fn a_thread_that_gives_way_does_so_on_the_cpu_and_at_disks() {
-        let before = io_priority();
-        assert_ne!(before >> 13, 3);
-        let gave_way = thread::spawn(|| {
-            give_way().unwrap();
-            (policy(gettid()), io_priority() >> 13)
-        });
-        assert_eq!(gave_way.join().unwrap(), (libc::SCHED_IDLE, 3));
-        assert_eq!(io_priority(), before);
-    }
 
     #[test]
     fn only_the_thread_that_gives_way_has_another_policy() {

@@ -3,13 +3,12 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags};
-use rustix::process::{Pid, Signal};
 
+use crate::interrupting::interrupted;
 use crate::mounted::{Mounted, betrfs, ok, refused};
 use crate::schemas::valid;
 
@@ -124,18 +123,13 @@ fn an_interrupted_backup_leaves_no_file() {
     let mounted = Mounted::new();
     fs::write(mounted.path("data"), seeded::bytes(2, 0, 200 << 20)).unwrap();
     let copy = mounted.volume.with_file_name("copy");
-    let mut command = betrfs();
-    let command = command.arg("backup").arg(&mounted.dir).arg(&copy);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let process = Pid::from_child(&child);
-    while !copy.exists() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    // It stands still between two pieces, or within one.
-    for signal in [Signal::STOP, Signal::INT, Signal::CONT] {
-        rustix::process::kill_process(process, signal).unwrap();
-    }
-    refused(&child.wait_with_output().unwrap(), &["interrupted"]);
+    let begin = || {
+        let _ = fs::remove_file(&copy);
+        let mut command = betrfs();
+        command.arg("backup").arg(&mounted.dir).arg(&copy);
+        command
+    };
+    refused(&interrupted(begin, || copy.exists()), &["interrupted"]);
     assert!(!copy.exists());
     let output = backup(&mounted, &copy);
     ok(&output);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::mounted::{Mounted, told};
 
 /// The time limit of a case.
-const TIME_MAX: Duration = Duration::from_secs(300);
+const TIME_MAX: Duration = Duration::from_secs(600);
 
 /// The argument of a script.
 enum On {

@@ -2,11 +2,13 @@
 //! rows are those of the table in `betrfs-fuse`'s `protocol/kernel_cache.rs`.
 
 use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags};
 use rustix::process::{Gid, Uid};
@@ -85,24 +87,23 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// The effective user of a program run by `user`.
-fn runs_as(path: &Path, user: u32) -> String {
-    let run = || Command::new(path).arg("-u").uid(user).gid(user).output();
-    // A child that another test starts holds this process's descriptor for writing until it executes.
-    let is_busy = |tried: &std::io::Result<_>| {
-        tried
-            .as_ref()
-            .is_err_and(|error: &std::io::Error| error.kind() == std::io::ErrorKind::ExecutableFileBusy)
-    };
-    let mut tries = std::iter::repeat_with(run).take(500);
+/// What a program prints that was written here. A child that another test starts holds this process's
+/// descriptors for writing until it executes; until then the program is "busy".
+fn printed_by(program: &mut Command) -> String {
+    let mut tries = std::iter::repeat_with(|| program.output()).take(500);
     let ran = tries.find(|tried| {
-        let busy = is_busy(tried);
+        let busy = tried.as_ref().is_err_and(|error| error.kind() == ErrorKind::ExecutableFileBusy);
         if busy {
-            thread::sleep(std::time::Duration::from_millis(10));
+            thread::sleep(Duration::from_millis(10));
         }
         !busy
     });
     String::from_utf8(ran.unwrap().unwrap().stdout).unwrap().trim().to_owned()
+}
+
+/// The effective user of a program run by `user`.
+fn runs_as(path: &Path, user: u32) -> String {
+    printed_by(Command::new(path).arg("-u").uid(user).gid(user))
 }
 
 /// A set-id program of [`OWNER`], writable by all, with its attributes in the kernel's cache.
@@ -158,8 +159,7 @@ fn a_changed_program_run_by_descriptor_has_no_more_rights() {
     let open = File::open(&path).unwrap();
     as_user(OTHER, || to_write(&path).write_all_at(&bytes, 0).unwrap());
     let by_descriptor = format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&open));
-    let output = Command::new(by_descriptor).arg("-u").output().unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), "0");
+    assert_eq!(printed_by(Command::new(by_descriptor).arg("-u")), "0");
     assert_eq!(open.metadata().unwrap().mode() & 0o7777, 0o777);
 }
 
@@ -248,7 +248,7 @@ fn sizes_blocks_and_times_are_up_to_date() {
     fs::write(&path, b"x").unwrap();
     for (what, change) in changes {
         let before = only(&path, StatxFlags::BASIC_STATS);
-        thread::sleep(std::time::Duration::from_millis(15));
+        thread::sleep(Duration::from_millis(15));
         change();
         // First one by one: a request for all would refresh all.
         let parts = [StatxFlags::SIZE, StatxFlags::BLOCKS, StatxFlags::MTIME, StatxFlags::CTIME];

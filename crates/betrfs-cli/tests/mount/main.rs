@@ -28,6 +28,7 @@ mod handles;
 mod helpers;
 mod image;
 mod inode_flags;
+mod interrupting;
 mod kernel_cache;
 mod lifecycle;
 mod map;

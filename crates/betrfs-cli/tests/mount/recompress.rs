@@ -1,19 +1,18 @@
 //! `betrfs recompress`: files that were stored before their directory got a compression.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::thread;
-use std::time::Duration;
+use std::process::{Command, Output};
 
 use rustix::fs::{IFlags, ioctl_setflags};
 use rustix::mount::{MountFlags, UnmountFlags};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::attributes::open_to_all;
+use crate::interrupting::interrupted;
 use crate::mounted::{Mounted, betrfs, ended_with, ok, refused};
 use crate::program::program_beside;
 use crate::properties::{assert_filled, fill, set};
@@ -222,6 +221,23 @@ fn bad_input_is_told_and_changes_nothing() {
     assert_filled(&dir);
 }
 
+/// What one said that takes the compression of a directory away and was interrupted once a cost had grown, by
+/// its place in [`costs`].
+fn interrupted_recompress(mounted: &Mounted, dir: &Path, cost: usize) -> Output {
+    let before = Cell::new(0);
+    let begin = || {
+        // If another was done, as it was before that.
+        ok(&set(dir, &["compression=zstd"]));
+        ok(&recompress(dir, &[]));
+        ok(&set(dir, &["compression=none"]));
+        before.set(costs(mounted)[cost]);
+        let mut command = betrfs();
+        command.arg("recompress").arg(dir).args(["--format", "json"]);
+        command
+    };
+    interrupted(begin, || costs(mounted)[cost] > before.get())
+}
+
 #[test]
 fn one_that_is_interrupted_says_so_and_the_next_goes_on() {
     let mounted = Mounted::new();
@@ -230,22 +246,7 @@ fn one_that_is_interrupted_says_so_and_the_next_goes_on() {
     for name in ["a", "b"] {
         fs::write(dir.join(name), vec![7; 48 << 20]).unwrap();
     }
-    ok(&set(&dir, &["compression=none"]));
-    let mut command = betrfs();
-    command.arg("recompress").arg(&dir).args(["--format", "json"]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let pid = Pid::from_child(&child);
-    // From when on it takes the signal.
-    let takes_it = || {
-        let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).unwrap();
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap();
-        u64::from_str_radix(caught, 16).unwrap() & 1 << (Signal::INT.as_raw() - 1) != 0
-    };
-    while !takes_it() {
-        thread::sleep(Duration::from_millis(1));
-    }
-    kill_process(pid, Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
+    let output = interrupted_recompress(&mounted, &dir, 0);
     ended_with(&output, 1, &["interrupted", "the next call goes on"]);
     let part = document(&output);
     assert_eq!((&part["interrupted"], &part["stored_after_bytes"]), (&Value::Bool(true), &Value::Null));
@@ -280,15 +281,7 @@ fn one_that_is_interrupted_while_it_writes_leaves_every_file_as_it_was() {
         }
     };
     mounted.remount();
-    ok(&set(&dir, &["compression=none"]));
-    let mut command = betrfs();
-    command.arg("recompress").arg(&dir).args(["--format", "json"]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while costs(&mounted)[2] == 0 {
-        thread::sleep(Duration::from_millis(1));
-    }
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
+    let output = interrupted_recompress(&mounted, &dir, 2);
     ended_with(&output, 1, &["interrupted", "the next call goes on"]);
     let at_its_end = costs(&mounted);
     let part = document(&output);

@@ -46,7 +46,7 @@ pub enum BackupPart<'a> {
     },
 }
 
-/// Answers a client in a thread of its own, which gives way to all others.
+/// Answers a client in a thread of its own, of low priority.
 pub(super) fn answer(stream: UnixStream, served: &Arc<dyn Served>, turn: &Turn) -> io::Result<()> {
     let served = Arc::clone(served);
     in_idle_thread(stream, turn, BUSY, "betrfs-backup", move |stream, _taken| back_up(stream, &*served))

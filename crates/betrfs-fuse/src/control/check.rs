@@ -19,8 +19,8 @@ use super::server::{PATIENCE, Served};
 use super::timed::write_until;
 use super::turn::{Taken, Turn};
 use crate::check_report::CheckReport;
+use crate::low_priority::lower_priority;
 use crate::mount_info::MountEntry;
-use crate::sched_idle::give_way;
 
 /// Interval between two lines that tell how far it is.
 const TELL_EVERY: Duration = Duration::from_millis(100);
@@ -31,7 +31,7 @@ const LINE_BYTES_MAX: u64 = 128 << 20;
 /// The sentence of a second client.
 const BUSY: &str = "another check of this mount is running";
 
-/// Answers a client in a thread of its own, which gives way to all others.
+/// Answers a client in a thread of its own, of low priority.
 pub(super) fn answer(stream: UnixStream, served: &Arc<dyn Served>, turn: &Turn) -> io::Result<()> {
     let served = Arc::clone(served);
     in_idle_thread(stream, turn, BUSY, "betrfs-check", move |stream, taken| {
@@ -46,7 +46,7 @@ pub(super) fn answer(stream: UnixStream, served: &Arc<dyn Served>, turn: &Turn) 
     })
 }
 
-/// Does work for a client in a thread of its own, which gives way to all others; else as [`in_thread`].
+/// Does work for a client in a thread of its own, of low priority; else as [`in_thread`].
 pub(super) fn in_idle_thread(
     stream: UnixStream,
     turn: &Turn,
@@ -55,7 +55,7 @@ pub(super) fn in_idle_thread(
     work: impl FnOnce(&mut UnixStream, Taken) -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {
     in_thread(stream, turn, busy, name, move |stream, taken| {
-        if let Err(error) = give_way() {
+        if let Err(error) = lower_priority() {
             tracing::info!("{name} runs with the priority of all threads: {error}");
         }
         work(stream, taken)

@@ -67,7 +67,7 @@ impl ScrubRequest {
     }
 }
 
-/// Answers a client in a thread of its own, which gives way to all others.
+/// Answers a client in a thread of its own, of low priority.
 pub(super) fn answer(
     stream: UnixStream,
     words: &str,
