@@ -111,7 +111,8 @@ impl Draw {
                 (rng.between(1, most) as u64, rng.next_u64())
             })
             .collect();
-        Crash { call, seed, recoveries }
+        let sync_after = seed.is_multiple_of(4).then_some(1 + (seed >> 32) % 5);
+        Crash { call, sync_after, seed, recoveries }
     }
 
     fn fault(&mut self) -> Fault {

@@ -22,6 +22,7 @@ pub mod model;
 mod nodes;
 pub mod op;
 mod operate;
+mod other_syncs;
 pub mod past;
 mod perform;
 pub mod platform;

@@ -8,6 +8,7 @@ use betrfs::{Error, InodeId, Volume};
 use crate::compare::{Inos, difference, take_atimes, take_late_ctimes};
 use crate::failure::{Failure, wrong};
 use crate::model::Lag;
+use crate::other_syncs;
 use crate::past::{Oldest, Past};
 use crate::step::Crash;
 use crate::tree::{Unread, read_volume};
@@ -42,7 +43,10 @@ impl World {
     /// Prepares a cut of the power. One that is still to come comes now.
     pub(crate) fn arm(&mut self, crash: &Crash) -> Result<(), Failure> {
         self.power_off()?;
-        self.disk.disk().cut_power_at(crash.call);
+        match crash.sync_after {
+            Some(batch) => other_syncs::set(batch, &self.disk),
+            None => self.disk.disk().cut_power_at(crash.call),
+        }
         self.coming = Some(crash.clone());
         Ok(())
     }
@@ -57,6 +61,7 @@ impl World {
 
     /// Opens the volume after a crash, with crashes of the recovery if there are to be any.
     pub(crate) fn recover(&mut self) -> Result<(), Failure> {
+        other_syncs::clear();
         if let Some(client) = self.client.take() {
             client.volume().env().abandon();
         }

@@ -8,6 +8,7 @@ use crate::failure::{Failure, wrong};
 use crate::listing::Listing;
 use crate::model::{Done, Lag, Refusal, Spot, State, Why};
 use crate::op::Op;
+use crate::other_syncs;
 use crate::perform::Answer;
 use crate::world::World;
 
@@ -106,9 +107,14 @@ impl World {
             client.close_slot(*slot, held.is_open);
             self.listings.remove(slot);
         }
+        other_syncs::op_begins();
         let result = client.perform(op, cookie);
         if let (Op::CopyRange { from, .. }, Err(_)) = (op, &result) {
             self.may_have_read(from, now_ns);
+        }
+        if other_syncs::take_was() {
+            self.reached.note("another program synced within an operation");
+            self.past.is_durable();
         }
         let is_cut = self.disk.disk().is_cut();
         if self.disk.has_struck() {

@@ -10,6 +10,9 @@ use crate::op::Op;
 pub struct Crash {
     /// At which call from now on that changes the disk; counted from 1.
     pub call: u64,
+    /// Not then, but once another program has synced within an operation: after which of its batches, counted
+    /// from 1.
+    pub sync_after: Option<u64>,
     /// Decides what is left of unsynced writes.
     pub seed: u64,
     /// Cuts of the recoveries that follow, each with its call and seed.
@@ -99,8 +102,17 @@ impl fmt::Display for Step {
                 f.write_str(self.kind())
             }
             Step::Fault(fault) => fault.fmt(f),
-            Step::Crash(Crash { call, seed, recoveries }) => {
-                write!(f, "the power will be cut at call {call} (seed {seed})")?;
+            Step::Crash(Crash { call, sync_after, seed, recoveries }) => {
+                match sync_after {
+                    Some(batch) => {
+                        write!(
+                            f,
+                            "another program will sync after batch {batch} of an operation, and the power be cut"
+                        )?;
+                    }
+                    None => write!(f, "the power will be cut at call {call}")?,
+                }
+                write!(f, " (seed {seed})")?;
                 recoveries.iter().try_for_each(|(call, _)| write!(f, ", in the recovery at call {call}"))
             }
         }

@@ -16,6 +16,7 @@ use crate::kernel::Kernel;
 use crate::listing::Listing;
 use crate::model::{Rules, State};
 use crate::nodes::Nodes;
+use crate::other_syncs;
 use crate::past::Past;
 use crate::platform::{START_NS, SimPlatform};
 use crate::reached::Reached;
@@ -65,6 +66,8 @@ impl World {
     /// # Errors
     /// The library's.
     pub fn new(setup: Setup, by: By, seed: u64) -> Result<World, Failure> {
+        // Of a history before that failed.
+        other_syncs::clear();
         let platform = Arc::new(SimPlatform::new(seed));
         let disk = SimDisk::new(setup.volume_bytes).which_seeks(setup.seeks);
         let disk = Arc::new(Drive::new(disk, setup.first_extent()));

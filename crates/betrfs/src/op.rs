@@ -15,6 +15,7 @@ use betree_platform::sync::atomic::AtomicU64;
 
 use crate::error::{Error, Result};
 use crate::names::{DirPath, Inode, Place, Tally};
+use crate::planted;
 use crate::schema::key;
 use crate::schema::{DATA, Flags, Record, damaged};
 
@@ -538,6 +539,7 @@ impl<'v> Op<'v> {
         };
         done?;
         self.count(|counts| &counts.commits);
+        planted::batch_is_done(self.env);
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! Mistakes that can be switched on, so that tests can show that they would find them.
+//! Mistakes that can be switched on, so that tests can show that they would find them; and the moments
+//! between two batches of an operation, in which another program may do something.
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +54,25 @@ pub enum Bug {
 mod switch {
     use core::sync::atomic::{AtomicU8, Ordering};
 
+    use betree::Env;
+    use betree_platform::sync::Mutex;
+
     use super::Bug;
 
     static PLANTED: AtomicU8 = AtomicU8::new(0);
+    static AFTER_BATCH: Mutex<Option<fn(&Env)>> = Mutex::new(None);
+
+    /// From now on every volume of the program does this after each batch of an operation.
+    pub fn set_after_batch(act: fn(&Env)) {
+        *AFTER_BATCH.lock() = Some(act);
+    }
+
+    pub(crate) fn batch_is_done(env: &Env) {
+        let act = *AFTER_BATCH.lock();
+        if let Some(act) = act {
+            act(env);
+        }
+    }
 
     /// Switches one mistake on for the whole program, or all off.
     pub fn set(bug: Option<Bug>) {
@@ -68,12 +85,16 @@ mod switch {
 }
 
 #[cfg(feature = "planted-bugs")]
-pub(crate) use switch::is;
+pub(crate) use switch::{batch_is_done, is};
 #[cfg(feature = "planted-bugs")]
-pub use switch::set;
+pub use switch::{set, set_after_batch};
 
 /// No mistake is planted in an ordinary build.
 #[cfg(not(feature = "planted-bugs"))]
 pub(crate) const fn is(_: Bug) -> bool {
     false
 }
+
+/// Nor does anything happen between batches.
+#[cfg(not(feature = "planted-bugs"))]
+pub(crate) const fn batch_is_done(_: &betree::Env) {}
