@@ -7,7 +7,7 @@ use betrfs_sim::history::Trials;
 use betrfs_sim::runs::Plan;
 
 /// Each bug with the number of seeds within which it is found.
-const BUGS: [(Bug, u64); 22] = [
+const BUGS: [(Bug, u64); 23] = [
     (Bug::SizeBeforeData, 2000),
     (Bug::NameWithoutObject, 200),
     (Bug::RedirectNotCounted, 200),
@@ -16,6 +16,7 @@ const BUGS: [(Bug, u64); 22] = [
     (Bug::SetIdKept, 200),
     (Bug::MarkerNotDeleted, 2000),
     (Bug::MarkerNotMade, 2000),
+    (Bug::CopyNotMarked, 2000),
     (Bug::EvictedNamesTakenForAbsent, 200),
     (Bug::FsyncOfDirectoryForgotten, 2000),
     (Bug::CutBytesKept, 200),

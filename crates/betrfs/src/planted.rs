@@ -20,6 +20,8 @@ pub enum Bug {
     MarkerNotDeleted,
     /// A file that is unlinked while open gets no marker.
     MarkerNotMade,
+    /// A copy of a directory that is under way gets no marker.
+    CopyNotMarked,
     /// A directory whose names have left memory counts as complete.
     EvictedNamesTakenForAbsent,
     /// An fsync of a directory syncs nothing.

@@ -252,7 +252,9 @@ impl Volume {
         let number = self.numbers.oid(op)?;
         let to_path = key::detached_path(number);
         let mut batch = Batch::new();
-        batch.put(META, &key::marker(number), &Marker::Detached(Detached::Copy).encode());
+        if !planted::is(Bug::CopyNotMarked) {
+            batch.put(META, &key::marker(number), &Marker::Detached(Detached::Copy).encode());
+        }
         copy_below(op, &mut batch, number, &record, (&from_key, &from_path))?;
         let mut used = use_of_copy(op, source, &record)?;
         if let Some(target) = wanted.target {
