@@ -30,6 +30,12 @@ impl Inos {
         self.by_ino.contains_key(&ino)
     }
 
+    /// Forgets the numbers of objects from one on.
+    pub fn forget_from(&mut self, first: ObjectId) {
+        self.by_object.retain(|id, _| *id < first);
+        self.by_ino.retain(|_, id| *id < first);
+    }
+
     /// Notes the number of an object.
     ///
     /// # Errors

@@ -135,6 +135,9 @@ impl World {
             Some(error) => return Err(unreadable(error)),
             None => {}
         }
+        if let Some(first) = self.remade_from.take() {
+            self.inos.forget_from(first);
+        }
         let (number, mut state) = self
             .past
             .recovered(&found, Oldest::Durable, &mut self.inos)

@@ -115,6 +115,9 @@ impl World {
         if other_syncs::take_was() {
             self.reached.note("another program synced within an operation");
             self.past.is_durable();
+            if matches!(op, Op::Restore { .. }) {
+                self.remade_from = Some(self.past.latest().next_object());
+            }
         }
         let is_cut = self.disk.disk().is_cut();
         if self.disk.has_struck() {

@@ -14,7 +14,7 @@ use crate::drive::Drive;
 use crate::failure::{Failure, wrong};
 use crate::kernel::Kernel;
 use crate::listing::Listing;
-use crate::model::{Rules, State};
+use crate::model::{ObjectId, Rules, State};
 use crate::nodes::Nodes;
 use crate::other_syncs;
 use crate::past::Past;
@@ -48,6 +48,8 @@ pub struct World {
     pub(crate) past: Past,
     pub(crate) inos: Inos,
     pub(crate) listings: BTreeMap<SlotId, Listing>,
+    /// The first object that a restore made whose end is not on the disk: the next opening makes it anew.
+    pub(crate) remade_from: Option<ObjectId>,
     /// The cut of the power that is to come.
     pub(crate) coming: Option<Crash>,
     /// Whether stored data may be lost: the history ends with the next opening.
@@ -85,6 +87,7 @@ impl World {
             past: Past::of(State::new(START_NS)),
             inos: Inos::default(),
             listings: BTreeMap::new(),
+            remade_from: None,
             coming: None,
             is_damaged: false,
             may_lack_copies: false,

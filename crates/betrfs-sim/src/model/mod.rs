@@ -310,6 +310,11 @@ impl State {
         Arc::make_mut(&mut self.objects[id as usize])
     }
 
+    /// Number of objects that there are or were: the next one to be made.
+    pub(crate) fn next_object(&self) -> ObjectId {
+        self.objects.len() as ObjectId
+    }
+
     fn add(&mut self, object: Object) -> ObjectId {
         self.objects.push(Arc::new(object));
         (self.objects.len() - 1) as ObjectId
