@@ -186,6 +186,9 @@ impl World {
             Err((_, error)) => return Err(error.into()),
         };
         if let Some((path, error)) = unread.into_iter().find(|(_, error)| !self.is_of_fault(error)) {
+            if self.disk.disk().is_cut() {
+                return Err(error.into());
+            }
             return wrong(format!("{path} cannot be read: {error}"));
         }
         let mut state = self.past.latest().clone();

@@ -21,6 +21,7 @@ use crate::format::limits::Limits;
 use crate::format::superblock::error_record;
 use crate::format::superblock::features::Features;
 use crate::format::superblock::slots::{self, Loaded};
+use crate::format::superblock::table_copy::TableCopy;
 use crate::format::superblock::{DICTS_MAX, DictRoot, LogStart, Superblock};
 use crate::health::ErrorKind;
 use crate::io::Disk;
@@ -120,6 +121,13 @@ impl Env {
         let space = space_of(&superblock);
         let ReadTable { table, directory, directory_copy, healed, disputed } =
             read_table(&disk, &space, &superblock, on_dispute, &mut Err)?;
+        if !for_reading && directory_copy.is_none() && TableCopy::of(&superblock).is_some() {
+            // The blocks of the pages that its directory names are not known, and are written over from now
+            // on. After a crash the directory may be read again.
+            superblock.generation += 1;
+            let _has_none = TableCopy::put(None, superblock.generation, &mut superblock.tail);
+            slots::store(&disk, &superblock)?;
+        }
         let discards = options.discard && !for_reading;
         if discards {
             space.note_freed();
