@@ -207,18 +207,23 @@ impl Tally {
         self.0.lock().is_spoiled = true;
     }
 
-    /// Notes a change of a file with several names.
-    pub fn note_object(&self, oid: u64) {
+    /// Notes changes of files with several names.
+    pub fn note_objects<'a>(&self, oids: impl IntoIterator<Item = &'a u64>) {
         let mut changes = self.0.lock();
-        changes.objects.insert(oid);
-        changes.is_spoiled |= changes.objects.len() > OBJECTS_MAX;
+        for oid in oids {
+            if changes.objects.len() >= OBJECTS_MAX {
+                changes.is_spoiled = true;
+                return;
+            }
+            changes.objects.insert(*oid);
+        }
     }
 
-    /// The sum of all changes; `None` if it cannot be told. `objects` are the files with several names that
+    /// The sum of all changes; `None` if it cannot be told. `is_measured` says which files with several names
     /// were measured.
-    pub fn sum(&self, objects: &BTreeSet<u64>) -> Option<Amount> {
+    pub fn sum(&self, is_measured: impl Fn(u64) -> bool) -> Option<Amount> {
         let changes = self.0.lock();
-        let is_known = !changes.is_spoiled && changes.objects.is_disjoint(objects);
+        let is_known = !changes.is_spoiled && !changes.objects.iter().any(|oid| is_measured(*oid));
         is_known.then_some(changes.sum)
     }
 }

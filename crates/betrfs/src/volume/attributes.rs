@@ -164,7 +164,7 @@ impl Volume {
             batch.put(META, own, &record.encode());
         }
         let more = Amount::of(&record) - Amount::of(&state.record);
-        let charge = self.charge_inode(op, inode, more, &mut batch)?;
+        let charge = self.charge_inode(op, (inode, state.record.nlink), more, &mut batch)?;
         let orphan = match inode.place() {
             Place::Orphan { base, .. } if !more.is_zero() => Some(base),
             _ => None,

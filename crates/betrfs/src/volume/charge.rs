@@ -5,7 +5,7 @@
 //! difference into its batch for each. So it is refused as a whole or counted as a whole, on the disk too.
 //! Changes of one directory's quota at the same time wait for each other for an addition, not for a commit.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -28,29 +28,34 @@ pub(super) struct Quotas {
     tallies: Mutex<Vec<Arc<Tally>>>,
     /// Their number, readable without the lock.
     measuring: AtomicUsize,
-    /// The removed trees whose files with several names go one after the other.
-    leaving: Mutex<Vec<Leaving>>,
+    /// The removed trees whose names are taken from their files one after the other.
+    hidden: Mutex<Vec<HiddenNames>>,
     /// Their number, readable without the lock.
-    trees_leaving: AtomicUsize,
+    trees_hidden: AtomicUsize,
 }
 
-/// Files with several names that count no longer, and go with a detached tree.
-pub(super) struct Leaving {
-    /// The tree's number. Files with higher ones were made later.
-    pub number: u64,
-    pub files: LeavingFiles,
-    /// Those of them that have got other names since, and count again, each with the directory of its new
-    /// quota.
-    pub stay: BTreeMap<u64, Option<Arc<Inode>>>,
+/// Number of names that each of some files has below a directory.
+pub(super) type NamesOfFiles = BTreeMap<u64, u32>;
+
+/// Names that no path leads to any more, and that their files still have.
+struct HiddenNames {
+    /// The number of the detached tree.
+    number: u64,
+    /// The names of all files in it when it was detached; `None` if that was in no quota.
+    names: Option<Arc<NamesOfFiles>>,
+    /// Those of them that were taken from the files since.
+    taken: NamesOfFiles,
 }
 
-/// Which files these are.
-#[derive(Clone)]
-pub(super) enum LeavingFiles {
-    /// Those of these numbers.
-    These(Arc<BTreeSet<u64>>),
-    /// All whose quota is that of the removed directory, or was below it.
-    OfQuota(Arc<Inode>),
+/// How many of a file's names are hidden.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Hidden(u32);
+
+impl Hidden {
+    /// Whether a file with that many names in all counts for quotas: whether one of them can be seen.
+    pub fn counts(self, nlink: u32) -> bool {
+        nlink > self.0
+    }
 }
 
 impl Quotas {
@@ -59,50 +64,56 @@ impl Quotas {
             in_use: AtomicBool::new(in_use),
             tallies: Mutex::default(),
             measuring: AtomicUsize::new(0),
-            leaving: Mutex::default(),
-            trees_leaving: AtomicUsize::new(0),
+            hidden: Mutex::default(),
+            trees_hidden: AtomicUsize::new(0),
         }
     }
 
-    /// Notes files that count no longer. The caller holds the namespace alone, and has committed that.
-    pub fn leave(&self, leaving: Leaving) {
-        let mut all = self.leaving.lock();
-        all.push(leaving);
-        self.trees_leaving.store(all.len(), Release);
+    /// Notes that the names in a detached tree can be seen no longer. The caller holds the namespace alone,
+    /// and has committed that.
+    pub fn hide(&self, number: u64, names: Option<Arc<NamesOfFiles>>) {
+        if self.measuring.load(Acquire) > 0 {
+            let files = || names.iter().flat_map(|names| names.keys());
+            self.tallies.lock().iter().for_each(|tally| tally.note_objects(files()));
+        }
+        let mut all = self.hidden.lock();
+        all.push(HiddenNames { number, names, taken: NamesOfFiles::new() });
+        self.trees_hidden.store(all.len(), Release);
     }
 
-    /// Those that went with this tree are gone.
-    pub fn have_left(&self, number: u64) {
-        let mut all = self.leaving.lock();
-        all.retain(|leaving| leaving.number != number);
-        self.trees_leaving.store(all.len(), Release);
+    /// Notes that names in this tree were taken from their files. The caller holds the namespace alone.
+    pub fn have_taken(&self, number: u64, names: &NamesOfFiles) {
+        for tree in self.hidden.lock().iter_mut().filter(|tree| tree.number == number && tree.names.is_some())
+        {
+            for (oid, names) in names {
+                let taken = tree.taken.entry(*oid).or_default();
+                *taken = taken.saturating_add(*names);
+            }
+        }
     }
 
-    /// Whether a file whose quota is that of the directory `home` counts no longer.
-    pub fn is_leaving(&self, oid: u64, home: &Arc<Inode>) -> bool {
-        let leaves = |leaving: &Leaving| {
-            let is_one = match &leaving.files {
-                LeavingFiles::These(files) => files.contains(&oid),
-                LeavingFiles::OfQuota(dir) => {
-                    oid < leaving.number && (Arc::ptr_eq(home, dir) || home.is_cut_off())
-                }
-            };
-            is_one && !leaving.stay.contains_key(&oid)
+    /// Nothing of this tree is left.
+    pub fn is_cleared(&self, number: u64) {
+        let mut all = self.hidden.lock();
+        all.retain(|tree| tree.number != number);
+        self.trees_hidden.store(all.len(), Release);
+    }
+
+    /// How many of the names of a file are hidden. Of a file outside of all quotas, that is not known.
+    pub fn hidden(&self, oid: u64) -> Hidden {
+        if self.trees_hidden.load(Acquire) == 0 {
+            return Hidden::default();
+        }
+        let of = |names: &NamesOfFiles| names.get(&oid).copied().unwrap_or_default();
+        let left = |tree: &HiddenNames| {
+            tree.names.as_ref().map_or(0, |names| of(names).saturating_sub(of(&tree.taken)))
         };
-        self.trees_leaving.load(Acquire) > 0 && self.leaving.lock().iter().any(leaves)
+        Hidden(self.hidden.lock().iter().fold(0, |sum, tree| sum.saturating_add(left(tree))))
     }
 
-    /// A file that was leaving counts again, in the quota of this directory.
-    pub fn stays(&self, oid: u64, home: &Option<Arc<Inode>>) {
-        for leaving in self.leaving.lock().iter_mut() {
-            leaving.stay.insert(oid, home.clone());
-        }
-    }
-
-    /// The directory of the quota in which a file counts again that was leaving with this tree.
-    pub fn home_of_stayed(&self, number: u64, oid: u64) -> Option<Arc<Inode>> {
-        let all = self.leaving.lock();
-        all.iter().find(|leaving| leaving.number == number)?.stay.get(&oid)?.clone()
+    /// The trees with hidden names, each with whether it was in a quota.
+    pub fn hidden_trees(&self) -> Vec<(u64, bool)> {
+        self.hidden.lock().iter().map(|tree| (tree.number, tree.names.is_some())).collect()
     }
 
     /// Notes that a directory gets one.
@@ -133,11 +144,16 @@ impl Quotas {
     }
 
     /// Tells all measurements of a change of a file that has or had several names.
-    pub fn note_object(&self, inode: &Inode) {
-        if self.measuring.load(Acquire) > 0
-            && let Place::Object { oid, .. } = inode.place()
-        {
-            self.tallies.lock().iter().for_each(|tally| tally.note_object(oid));
+    pub fn note_inode(&self, inode: &Inode) {
+        if let Place::Object { oid, .. } = inode.place() {
+            self.note_object(oid);
+        }
+    }
+
+    /// The same, of the file of this number.
+    pub fn note_object(&self, oid: u64) {
+        if self.measuring.load(Acquire) > 0 {
+            self.tallies.lock().iter().for_each(|tally| tally.note_objects([&oid]));
         }
     }
 }
@@ -206,31 +222,31 @@ impl Volume {
         })
     }
 
-    /// Counts a difference of an object's own size, as [`charge`](Volume::charge).
+    /// Counts a difference of the own size of an object with that many names, as [`charge`](Volume::charge).
     pub(super) fn charge_inode(
         &self,
         op: &Op<'_>,
-        inode: &Inode,
+        (inode, nlink): (&Inode, u32),
         more: Amount,
         batch: &mut Batch,
     ) -> Result<Charge> {
         if more.is_zero() || !self.quotas.may_count() {
             return Ok(Charge::default());
         }
-        self.quotas.note_object(inode);
-        match self.counted_path(op, inode)? {
+        self.quotas.note_inode(inode);
+        match self.counted_path(op, inode, nlink)? {
             Some(path) => self.charge(op, &path, more, batch),
             None => Ok(Charge::default()),
         }
     }
 
-    /// The path of the directory that an object's size counts in. A file that may have several names counts
-    /// in the directory of their quota: what is measured between the two is told by
-    /// [`Quotas::note_object`].
-    pub(super) fn counted_path(&self, op: &Op<'_>, inode: &Inode) -> Result<Option<DirPath>> {
+    /// The path of the directory that the size of an object with that many names counts in. A file that may
+    /// have several names counts in the directory of their quota: what is measured between the two is told by
+    /// [`Quotas::note_inode`].
+    pub(super) fn counted_path(&self, op: &Op<'_>, inode: &Inode, nlink: u32) -> Result<Option<DirPath>> {
         let (dir, has_names) = match inode.place() {
             Place::Named { parent, .. } => (parent, false),
-            Place::Object { oid, home: Some(home) } if !self.quotas.is_leaving(oid, &home) => (home, true),
+            Place::Object { oid, home: Some(home) } if self.quotas.hidden(oid).counts(nlink) => (home, true),
             _ => return Ok(None),
         };
         let mut path = op.dir_path(&dir)?;

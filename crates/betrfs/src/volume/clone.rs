@@ -86,7 +86,9 @@ impl Volume {
     pub fn clone_inode(&self, source: InodeId, parent: InodeId, name: &[u8]) -> Result<Entry> {
         check_name(name)?;
         self.measured(|measuring| {
-            let wanted = CopyWanted { flags: Flags::default(), target: None, by: None };
+            let parent_dir = self.inode(parent)?;
+            let wanted =
+                CopyWanted { flags: Flags::default(), target: None, counts_in: Some(&parent_dir), by: None };
             self.with_copy(source, wanted, measuring, |ahead| {
                 self.make_copy(source, parent, name, ahead, measuring)
             })
@@ -214,7 +216,8 @@ impl Volume {
         measuring: &Measuring<'_>,
     ) -> Result<()> {
         let left_out = self.inode(target)?;
-        let wanted = CopyWanted { flags: Flags::default(), target: Some(&left_out), by };
+        let wanted =
+            CopyWanted { flags: Flags::default(), target: Some(&left_out), counts_in: Some(&left_out), by };
         self.with_copy(source, wanted, measuring, |ahead| self.fill(source, target, by, ahead, measuring))
     }
 
@@ -264,7 +267,7 @@ impl Volume {
             }
             let counted = match old.is_dir() {
                 true => Some(op.dir_path(&target)?),
-                false => self.counted_path(&op, &target)?,
+                false => self.counted_path(&op, &target, old.nlink)?,
             };
             let more = match &counted {
                 Some(path) => self.copied_amount(&op, path, &source, ahead, measuring)? - Amount::of(&old),
@@ -307,7 +310,7 @@ impl Volume {
                 }
                 None => None,
             };
-            self.quotas.note_object(&target);
+            self.quotas.note_inode(&target);
             self.commit_copy(&exclusive, &op, batch, &source, &copy, &mut record)?;
             charge.into_iter().for_each(Charge::keep);
 

@@ -33,11 +33,11 @@ use crate::schema::{
 use crate::types::{FileType, Finished, InodeId, Owned};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
-use crate::volume::charge::Charge;
+use crate::volume::charge::NamesOfFiles;
 use crate::volume::clone::{leave_out, use_of_copy};
 use crate::volume::kept::Kept;
 use crate::volume::linked_copies::stored_object;
-use crate::volume::measure::Measuring;
+use crate::volume::measure::{Measuring, object_id};
 use crate::volume::remove_tree::Removal;
 
 /// Number of names that one batch of a detached tree goes through, at most.
@@ -90,6 +90,8 @@ pub(super) struct CopyWanted<'a> {
     pub flags: Flags,
     /// The directory that will become the copy, and is left out where it is below the source.
     pub target: Option<&'a Arc<Inode>>,
+    /// The directory in whose quotas it will count.
+    pub counts_in: Option<&'a Arc<Inode>>,
     /// The user whose the source must be as a whole.
     pub by: Option<&'a Owned>,
 }
@@ -118,7 +120,7 @@ impl Volume {
         batch.delete(META, &key::marker(number));
         batch.mark_freeing(0);
         op.commit(&batch)?;
-        self.quotas.have_left(number);
+        self.quotas.is_cleared(number);
         Ok(())
     }
 
@@ -158,9 +160,27 @@ impl Volume {
     /// Deals with the detached trees that an earlier use of the volume has left, as far as that goes.
     pub(super) fn finish_left(&self, left: Left) {
         if !(left.trees.is_empty() && left.kept.is_empty()) {
+            for (number, _) in left.trees.iter().filter(|(_, why)| *why == Detached::Removed) {
+                // Without them, files with names in it too would count on.
+                let names = if self.quotas.are_in_use() { self.names_in(*number).ok() } else { None };
+                self.quotas.hide(*number, names.map(Arc::new));
+            }
             *self.unfinished.left.lock() = left;
             // Nobody holds anything yet.
             let _ = self.finish_removals();
+        }
+    }
+
+    /// How many names the files in a detached tree have there.
+    fn names_in(&self, number: u64) -> Result<NamesOfFiles> {
+        let (mut from, end) = key::detached(number);
+        let mut of_files = NamesOfFiles::new();
+        loop {
+            let op = self.query_for_objects(OpKind::Internal);
+            let names = linked_names(&op, (from.clone(), end.clone()))?;
+            let Some((last, _)) = names.last() else { return Ok(of_files) };
+            from = Cut::just_after(last);
+            names.iter().for_each(|(_, oid)| *of_files.entry(*oid).or_default() += 1);
         }
     }
 
@@ -172,24 +192,18 @@ impl Volume {
         why: Detached,
         names: &[LinkedName],
     ) -> Result<Vec<InodeId>> {
-        let mut of_files: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut of_files = NamesOfFiles::new();
         for (_, oid) in names.iter().filter(|(_, oid)| why.counts(number, *oid)) {
             *of_files.entry(*oid).or_default() += 1;
         }
         let touched = op.without_waiting(|| {
             let exclusive = self.exclusive(op, &[], &[]);
             let mut removal = Removal::begin(Vec::new(), self.platform.now_ns());
-            let (mut batch, mut charges) = (Batch::new(), Vec::new());
+            let mut batch = Batch::new();
             for (oid, names) in &of_files {
                 match self.object_record(op, *oid) {
+                    // Whether it counts for quotas goes by its other names, and does not change.
                     Ok(record) => {
-                        // Its other name has gone too meanwhile.
-                        if record.nlink <= *names
-                            && let Some(home) = self.quotas.home_of_stayed(number, *oid)
-                            && let Ok(path) = op.dir_path(&home)
-                        {
-                            charges.push(self.charge(op, &path, -Amount::of(&record), &mut batch)?);
-                        }
                         self.take_names(op, &mut batch, (*oid, record), *names, &mut removal)?;
                     }
                     // Of a lost file nothing counts the names.
@@ -200,7 +214,7 @@ impl Volume {
             names.iter().for_each(|(at, _)| batch.delete(LINKS, at));
             batch.mark_freeing(0);
             op.commit(&batch)?;
-            charges.into_iter().for_each(Charge::keep);
+            self.quotas.have_taken(number, &of_files);
             Ok(self.install_removed(&exclusive, removal.dropped))
         })?;
         Ok(self.closed_all(touched))
@@ -243,8 +257,9 @@ impl Volume {
     ) -> Result<DetachedCopy> {
         let mut record = with_atime(source, &source.state.read());
         let mut more = None;
-        // A snapshot does not count.
-        if self.quotas.are_in_use() && !wanted.flags.has(Flags::READ_ONLY) {
+        if let Some(dir) = wanted.counts_in
+            && op.dir_path(dir)?.quota().is_some()
+        {
             more = Some(Amount::of(&record) + measuring.content(op, source)?.copied);
         }
         let (from_key, from_path) = (op.own_key(source)?, op.dir_path(source)?.bytes);
@@ -422,8 +437,7 @@ fn linked_names(op: &Op<'_>, range: (Cut, Cut)) -> Result<Vec<LinkedName>> {
             return Err(error.into());
         }
         let Some((at, oid)) = next else { break };
-        let oid = oid.try_into().map(u64::from_be_bytes).map_err(|_| damaged(at, "it is no object id"))?;
-        names.push((at.to_vec(), oid));
+        names.push((at.to_vec(), object_id(at, oid)?));
     }
     Ok(names)
 }

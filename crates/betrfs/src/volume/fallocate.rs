@@ -66,7 +66,7 @@ impl Volume {
         }
         let own = inode.own_key()?;
         refuse_key_in_snapshot(&own, &state.record)?;
-        self.refuse_without_quota(&op, &inode, &holes, end)?;
+        self.refuse_without_quota(&op, (&inode, state.record.nlink), &holes, end)?;
         let promised = self.allocate_ahead(&inode, &holes, end)?;
         let changed = self.change_range(&op, &own, &inode, &mut state, mode, offset..end);
         match &changed {
@@ -77,11 +77,12 @@ impl Volume {
         changed
     }
 
-    /// Refuses to allocate blocks, up to the byte `end`, that a quota has no room for.
+    /// Refuses to allocate blocks of a file with that many names, up to the byte `end`, that a quota has no
+    /// room for.
     fn refuse_without_quota(
         &self,
         op: &Op<'_>,
-        inode: &Inode,
+        (inode, nlink): (&Inode, u32),
         blocks: &[Range<u64>],
         end: u64,
     ) -> Result<()> {
@@ -93,7 +94,7 @@ impl Volume {
             blocks.end.saturating_mul(BLOCK).min(end).saturating_sub(blocks.start.saturating_mul(BLOCK))
         };
         let bytes = i64::try_from(blocks.iter().map(bytes).sum::<u64>()).unwrap_or(i64::MAX);
-        match self.counted_path(op, inode)? {
+        match self.counted_path(op, inode, nlink)? {
             Some(path) => self.hold(op, &path, Amount { bytes, objects: 0 }).map(drop),
             None => Ok(()),
         }

@@ -66,8 +66,8 @@ impl Volume {
             // The file's amount becomes that of one with several names, which measurements count apart.
             spoil(&op, &path);
             let place = inode.place();
-            // One that goes with a removed tree counts where it gets its new name.
-            let mut is_leaving = false;
+            // One with names in removed trees alone counts where it gets its new name.
+            let mut is_hidden = false;
             match &place {
                 Place::Named { parent, .. } => {
                     let from = op.dir_path(parent)?;
@@ -75,8 +75,8 @@ impl Volume {
                     spoil(&op, &from);
                 }
                 Place::Object { oid, home } => {
-                    is_leaving = home.as_ref().is_some_and(|home| self.quotas.is_leaving(*oid, home));
-                    if !is_leaving {
+                    is_hidden = !self.quotas.hidden(*oid).counts(record.nlink);
+                    if !is_hidden {
                         let from = home.as_ref().and_then(|home| home.quota());
                         refuse_other_quota(from.as_ref(), path.quota())?;
                     }
@@ -97,14 +97,12 @@ impl Volume {
                     batch.put(META, &at, &redirect.encode());
                     batch.put(LINKS, &at, &oid.to_be_bytes());
                     batch.put(META, &key::own(&path.bytes), &dir_record.encode());
-                    let more = if is_leaving { Amount::of(&record) } else { Amount::default() };
+                    let more = if is_hidden { Amount::of(&record) } else { Amount::default() };
                     let charge = self.charge(&op, &path, more, &mut batch)?;
                     op.commit(&batch)?;
                     charge.keep();
-                    if is_leaving {
-                        let home = path.home();
-                        self.quotas.stays(oid, &home);
-                        inode.set_home(home);
+                    if is_hidden {
+                        inode.set_home(path.home());
                     }
                     inode.state.write().record = record.into();
                     oid

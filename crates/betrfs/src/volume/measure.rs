@@ -6,7 +6,6 @@
 //! which others go on. What the tally cannot follow (directories that are moved in or out or are removed,
 //! links, files with several names) makes the measurement start again.
 
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,10 +17,10 @@ use betree::{Cursor, View};
 use crate::error::{Error, Result};
 use crate::names::{Inode, Tally};
 use crate::op::{Op, OpKind};
-use crate::schema::{Amount, META, Stored, key};
+use crate::schema::{Amount, LINKS, META, Stored, damaged, key};
 use crate::types::InodeId;
 use crate::volume::Volume;
-use crate::volume::charge::{LeavingFiles, stored_use};
+use crate::volume::charge::{NamesOfFiles, stored_use};
 use crate::volume::linked_copies::stored_object;
 
 /// Number of attempts at an operation that needs measurements.
@@ -52,12 +51,12 @@ pub(super) struct Measured<'v> {
     dir: Arc<Inode>,
     tally: Arc<Tally>,
     content: Content,
-    /// The files with several names.
-    pub objects: BTreeSet<u64>,
-    /// Those of them that have no name outside.
-    leaving: Arc<BTreeSet<u64>>,
+    /// The files with several names, and how many they have in it.
+    pub names: Arc<NamesOfFiles>,
     /// A name of one of them that has a name outside too.
     pub outside: Option<String>,
+    /// Whether one of them has a name in a tree that was removed outside of all quotas.
+    pub is_leaving: bool,
 }
 
 impl Drop for Measured<'_> {
@@ -87,7 +86,7 @@ impl Measuring<'_> {
             return Ok(Content::default());
         }
         let now = self.of(dir).and_then(|measured| {
-            let more = measured.tally.sum(&measured.objects)?;
+            let more = measured.changes()?;
             let Content { copied, removed } = measured.content;
             Some(Content { copied: copied + more, removed: removed + more })
         });
@@ -99,14 +98,17 @@ impl Measuring<'_> {
 }
 
 impl Measuring<'_> {
-    /// The files with several names whose amount is part of what a removal of a directory's contents takes
-    /// from quotas, as [`content`](Measuring::content) has told it.
-    pub fn leaving(&self, dir: &Arc<Inode>) -> LeavingFiles {
-        match (dir.quota(), self.of(dir)) {
-            (None, Some(measured)) => LeavingFiles::These(measured.leaving.clone()),
-            (None, None) => LeavingFiles::These(Arc::default()),
-            (Some(_), _) => LeavingFiles::OfQuota(dir.clone()),
-        }
+    /// The files with several names below a directory now, and how many they have there. The caller holds the
+    /// namespace alone.
+    ///
+    /// # Errors
+    /// As [`content`](Measuring::content).
+    pub fn names(&self, dir: &Arc<Inode>) -> Result<Arc<NamesOfFiles>> {
+        let now = self.of(dir).filter(|measured| measured.changes().is_some());
+        now.map(|measured| measured.names.clone()).ok_or_else(|| {
+            self.wanted.set(Some(dir.id));
+            Error::Uncounted
+        })
     }
 }
 
@@ -142,7 +144,7 @@ impl Volume {
 
     fn measure(&self, node: InodeId, go_on: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Measured<'_>> {
         let op = self.query_for_objects(OpKind::Quota);
-        let (mut measured, path, view) = {
+        let (mut measured, path, view, hidden) = {
             let exclusive = self.exclusive(&op, &[node], &[]);
             let dir = self.inode(node)?;
             if self.is_removed(&exclusive, &dir) {
@@ -153,25 +155,30 @@ impl Volume {
             self.paths_change(&exclusive);
             dir.add_tally(&tally);
             self.quotas.add_tally(&tally);
-            let (content, objects) = (Content::default(), BTreeSet::new());
-            let leaving = Arc::default();
-            let measured = Measured { volume: self, dir, tally, content, objects, leaving, outside: None };
-            (measured, path, self.env.view())
+            let (content, names) = (Content::default(), Arc::default());
+            let measured =
+                Measured { volume: self, dir, tally, content, names, outside: None, is_leaving: false };
+            (measured, path, self.env.view(), self.quotas.hidden_trees())
         };
         let op = self.query(OpKind::Quota).reading(&view);
-        measured.scan(&op, &view, &path, go_on)?;
+        measured.scan(&op, &view, (&path, &hidden), go_on)?;
         Ok(measured)
     }
 }
 
 impl Measured<'_> {
-    /// Reads all records below the directory in a view. What is damaged does not count, as in a check. A read
-    /// that fails on the device may succeed the next time, and ends it.
+    /// What has changed since; `None` if it cannot be told.
+    fn changes(&self) -> Option<Amount> {
+        self.tally.sum(|oid| self.names.contains_key(&oid))
+    }
+
+    /// Reads all records below the directory in a view, and the names that were hidden then. What is damaged
+    /// does not count, as in a check. A read that fails on the device may succeed the next time, and ends it.
     fn scan(
         &mut self,
         op: &Op<'_>,
         view: &View,
-        path: &[u8],
+        (path, hidden): (&[u8], &[(u64, bool)]),
         go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut read = 0u64;
@@ -181,7 +188,7 @@ impl Measured<'_> {
             if is_over { Err(Error::from(betree::Error::Interrupted)) } else { Ok(()) }
         };
         let mut plain = Amount::default();
-        let mut names: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut names = NamesOfFiles::new();
         let mut entries = op.scan_of(view, META, key::subtree(path));
         while let Some((at, bytes)) = next_readable(&mut entries)? {
             tell()?;
@@ -191,8 +198,19 @@ impl Measured<'_> {
                 Err(_) => {}
             }
         }
-        let (mut copied, mut removed) = (plain, plain);
-        let (mut outside, mut leaving) = (None, BTreeSet::new());
+        let mut hidden_names = NamesOfFiles::new();
+        for (number, is_known) in hidden {
+            let mut links = op.scan_of(view, LINKS, key::detached(*number));
+            while let Some((at, oid)) = next_readable(&mut links)? {
+                tell()?;
+                let oid = object_id(at, oid)?;
+                if names.contains_key(&oid) {
+                    *hidden_names.entry(oid).or_default() += 1;
+                    self.is_leaving |= !is_known;
+                }
+            }
+        }
+        let (mut copied, mut removed, mut outside) = (plain, plain, None);
         for (oid, names) in &names {
             tell()?;
             let record = match stored_object(op, *oid) {
@@ -201,22 +219,26 @@ impl Measured<'_> {
                 record => record?,
             };
             copied = copied + Amount::of(&record);
-            if record.nlink <= *names {
+            let hidden = hidden_names.get(oid).copied().unwrap_or_default();
+            if record.nlink.saturating_sub(hidden) <= *names {
                 removed = removed + Amount::of(&record);
-                leaving.insert(*oid);
             } else {
                 outside.get_or_insert(*oid);
             }
         }
         self.content = Content { copied, removed };
-        self.objects = names.into_keys().collect();
-        self.leaving = Arc::new(leaving);
+        self.names = Arc::new(names);
         self.outside = match outside {
             Some(oid) => name_of(op, view, path, oid)?,
             None => None,
         };
         Ok(())
     }
+}
+
+/// The number of the file that a name leads to.
+pub(super) fn object_id(at: &[u8], oid: &[u8]) -> Result<u64> {
+    oid.try_into().map(u64::from_be_bytes).map_err(|_| damaged(at, "it is no object id"))
 }
 
 /// The next pair of a scan in a view, past what is damaged.

@@ -41,7 +41,8 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::InSnapshot`]; [`Error::LinkedOutside`] if a file in it has a name
-    /// outside of it too; [`Error::Uncounted`] if it changes too much to be counted.
+    /// outside of it too; [`Error::Uncounted`] if it changes too much to be counted, or a file in it has a
+    /// name in a tree whose removal is under way.
     pub fn set_quota(&self, node: InodeId, limits: QuotaLimits) -> Result<()> {
         self.set_quota_while(node, limits, &mut |_| ControlFlow::Continue(()))
     }
@@ -70,8 +71,14 @@ impl Volume {
         let counter = dir.quota();
         let content = measuring.content(&op, &dir)?;
         let measured = measuring.of(&dir);
-        if let (None, Some(name)) = (&counter, measured.and_then(|measured| measured.outside.clone())) {
-            return Err(Error::LinkedOutside { name });
+        if let (None, Some(measured)) = (&counter, measured) {
+            if let Some(name) = measured.outside.clone() {
+                return Err(Error::LinkedOutside { name });
+            }
+            // Its names that can be seen could not be told from the others.
+            if measured.is_leaving {
+                return Err(Error::Uncounted);
+            }
         }
         if !record.set_quota(Some(limits)) {
             return Err(Error::RangeTooSmall);
@@ -92,7 +99,7 @@ impl Volume {
                 self.quotas.begin();
                 self.paths_change(&exclusive);
                 dir.set_counter(Some(limits));
-                for oid in measured.into_iter().flat_map(|measured| &measured.objects) {
+                for oid in measured.into_iter().flat_map(|measured| measured.names.keys()) {
                     self.move_home(&op, *oid, &path, &dir);
                 }
             }

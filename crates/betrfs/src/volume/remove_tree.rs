@@ -6,7 +6,6 @@
 //! the tree is detached, and they are taken from their files while others go on (`detached.rs`). No other
 //! object in memory is looked at while others wait (`exclusive.rs`, `removed_inodes.rs`).
 
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -22,8 +21,8 @@ use crate::schema::block::BLOCK;
 use crate::schema::{Amount, DATA, Detached, LINKS, META, Marker, Record, damaged, key};
 use crate::types::{FileType, InodeId, Owned, SnapshotsBelow};
 use crate::volume::Volume;
-use crate::volume::charge::{Leaving, LeavingFiles, spoil};
-use crate::volume::measure::Measuring;
+use crate::volume::charge::{NamesOfFiles, spoil};
+use crate::volume::measure::{Measuring, object_id};
 use crate::volume::relocate::FILES_AT_ONCE;
 use crate::volume::removed_inodes::CutOff;
 use crate::volume::unlink::Dropped;
@@ -44,14 +43,14 @@ pub(super) struct Removal {
     pub dropped: Vec<(Arc<Inode>, Dropped)>,
     /// The tree whose names are still to be taken from their files.
     detached: Option<u64>,
-    /// The files in it that count for no quota any more.
-    leaving: Option<LeavingFiles>,
+    /// How many names the files in it have there, if it was in a quota.
+    names: Option<Arc<NamesOfFiles>>,
 }
 
 impl Removal {
     /// A removal that has come to nothing yet.
     pub fn begin(quotas: Vec<Arc<Counter>>, now_ns: i64) -> Removal {
-        Removal { now_ns, quotas, dropped: Vec::new(), detached: None, leaving: None }
+        Removal { now_ns, quotas, dropped: Vec::new(), detached: None, names: None }
     }
 }
 
@@ -62,14 +61,14 @@ pub(super) struct Emptied<'a> {
     has_snapshots: bool,
     /// The quotas above, of which open files hold their contents.
     quotas: Vec<Arc<Counter>>,
-    /// The files with several names that these count no longer.
-    leaving: Option<LeavingFiles>,
+    /// Of a directory in a quota, what was measured.
+    measuring: Option<&'a Measuring<'a>>,
 }
 
 impl<'a> Emptied<'a> {
     /// The directory of this path loses everything below it. Its snapshots stay.
     pub fn entries_of(dir: &'a Arc<Inode>, path: &'a [u8]) -> Emptied<'a> {
-        Emptied { dir, path, has_snapshots: false, quotas: Vec::new(), leaving: None }
+        Emptied { dir, path, has_snapshots: false, quotas: Vec::new(), measuring: None }
     }
 
     /// The same, in these quotas.
@@ -77,9 +76,9 @@ impl<'a> Emptied<'a> {
         Emptied { quotas, ..self }
     }
 
-    /// The same, of whose files with several names these count no longer then.
-    pub fn taking(self, leaving: LeavingFiles) -> Emptied<'a> {
-        Emptied { leaving: Some(leaving), ..self }
+    /// The same, in a quota, measured so.
+    pub fn measured(self, measuring: &'a Measuring<'a>) -> Emptied<'a> {
+        Emptied { measuring: Some(measuring), ..self }
     }
 
     /// The same; its snapshots and those of directories below it go too.
@@ -174,9 +173,8 @@ impl Volume {
             self.few_open_files(&exclusive, &op, &emptied, now_ns)?;
             let less = match path.quota() {
                 Some(_) => {
-                    let less = measuring.content(&op, &dir)?.removed;
-                    emptied = emptied.taking(measuring.leaving(&dir));
-                    less
+                    emptied = emptied.measured(measuring);
+                    measuring.content(&op, &dir)?.removed
                 }
                 None => Amount::default(),
             };
@@ -235,28 +233,26 @@ impl Volume {
             let mut record = inode.state.read().record.clone();
             (record.nlink, record.ctime_ns) = (0, now_ns);
             let place = self.keep_contents(op, batch, &op.own_key(&inode)?, &mut record)?;
-            removal
-                .dropped
-                .push((inode, Dropped { record, place: Some(place), quotas: emptied.quotas.clone() }));
+            removal.dropped.push((inode, Dropped::gone(record, place, emptied.quotas.clone())));
         }
-        let mut names: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut names = NamesOfFiles::new();
         let mut seen = 0;
         for range in emptied.ranges() {
             let mut links = op.scan(LINKS, range);
             while let Some((at, oid)) = links.next()? {
                 seen += 1;
                 if seen > self.links_alone_max {
+                    let measuring = emptied.measuring;
+                    removal.names = measuring.map(|measuring| measuring.names(emptied.dir)).transpose()?;
                     removal.detached = Some(self.detach(op, batch, emptied)?);
-                    removal.leaving = emptied.leaving.clone();
                     return Ok(removal);
                 }
-                let oid =
-                    oid.try_into().map(u64::from_be_bytes).map_err(|_| damaged(at, "it is no object id"))?;
-                *names.entry(oid).or_default() += 1;
+                *names.entry(object_id(at, oid)?).or_default() += 1;
             }
         }
         for (oid, names) in names {
             let record = self.object_record(op, oid)?;
+            self.quotas.note_object(oid);
             self.take_names(op, batch, (oid, record), names, &mut removal)?;
         }
         for (lo, hi) in emptied.ranges() {
@@ -330,7 +326,9 @@ impl Volume {
             }
         }
         let quotas = removal.quotas.clone();
-        let dropped = inode.map(|inode| (inode, Dropped { record, place, quotas }));
+        // What quotas have less is known of the tree as a whole.
+        let is_out_of_sight = false;
+        let dropped = inode.map(|inode| (inode, Dropped { record, place, is_out_of_sight, quotas }));
         removal.dropped.extend(dropped);
         Ok(())
     }
@@ -370,8 +368,8 @@ impl Volume {
     ) -> Vec<InodeId> {
         self.paths_change(&exclusive);
         let touched = self.install_removed(&exclusive, removal.dropped);
-        if let (Some(number), Some(files)) = (removal.detached, removal.leaving) {
-            self.quotas.leave(Leaving { number, files, stay: BTreeMap::new() });
+        if let Some(number) = removal.detached {
+            self.quotas.hide(number, removal.names);
         }
         self.sweeps.fetch_add(1, Relaxed);
         drop(exclusive);

@@ -54,7 +54,7 @@ impl Volume {
                 let mut record = state.record.clone();
                 (record.nlink, record.ctime_ns) = (0, now_ns);
                 (record.entries, record.subdirs) = (0, 0);
-                let dropped = Dropped { record, place: Some(Place::Gone), quotas: Vec::new() };
+                let dropped = Dropped::gone(record, Place::Gone, Vec::new());
                 self.install_unlinked(&inode, &mut state, dropped);
                 cut_off.extend(state.dir.as_mut().map(|dir| (inode.clone(), dir.take_names())));
                 drop(state);

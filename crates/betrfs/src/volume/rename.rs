@@ -192,7 +192,7 @@ impl Volume {
         batch.mark_replacing();
         // Each in its own directory, for what is measured; the quotas are the same.
         let less = dropped.as_ref().map_or_else(Amount::default, Dropped::less);
-        target.into_iter().for_each(|target| self.quotas.note_object(target));
+        target.into_iter().for_each(|target| self.quotas.note_inode(target));
         let went = self.charge(op, to.path, -less, &mut batch)?;
         let came = if whiteout.is_some() { Amount::OBJECT } else { Amount::default() };
         let came = self.charge(op, from.path, came, &mut batch)?;

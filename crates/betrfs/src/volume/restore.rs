@@ -77,7 +77,9 @@ impl Volume {
             })?
         };
         let mut restored = self.measured(|measuring| {
-            let wanted = CopyWanted { flags: Flags::default(), target: None, by: None };
+            let dir = self.inode(node)?;
+            let wanted =
+                CopyWanted { flags: Flags::default(), target: None, counts_in: Some(&dir), by: None };
             self.with_copy(source, wanted, measuring, |ahead| {
                 self.restore(node, name, keep_as, ahead, measuring)
             })
@@ -123,7 +125,7 @@ impl Volume {
                         _ => measuring.content(&op, &source)?.copied,
                     };
                     let removed = measuring.content(&op, &dir)?.removed;
-                    emptied = emptied.taking(measuring.leaving(&dir));
+                    emptied = emptied.measured(measuring);
                     copied - removed
                 }
                 None => Amount::default(),

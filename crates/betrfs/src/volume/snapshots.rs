@@ -163,7 +163,7 @@ impl Volume {
         name: &[u8],
         by: Option<&Owned>,
     ) -> Result<Entry> {
-        let wanted = CopyWanted { flags: Flags::READ_ONLY, target: None, by };
+        let wanted = CopyWanted { flags: Flags::READ_ONLY, target: None, counts_in: None, by };
         self.with_copy(of.id, wanted, &Measuring::default(), |ahead| {
             self.make_snapshot_of(snapshots, of, name, by, ahead)
         })
@@ -289,7 +289,7 @@ impl Volume {
             state.dir_mut()?.remove(name);
             drop(state);
             (record.nlink, record.entries, record.subdirs) = (0, 0, 0);
-            let dropped = Dropped { record, place: Some(Place::Gone), quotas: Vec::new() };
+            let dropped = Dropped::gone(record, Place::Gone, Vec::new());
             self.install_unlinked(&inode, &mut inode.state.write(), dropped);
             self.table.drop_gone(&inode);
             let cut_off = self.cut_off(&exclusive, &inode).into_iter().collect();

@@ -23,19 +23,26 @@ pub(super) struct Dropped {
     pub record: Record,
     /// `None` while other names are left.
     pub place: Option<Place>,
+    /// Whether its last name that can be seen has gone.
+    pub is_out_of_sight: bool,
     /// The quotas of which it holds its contents if they can still be read.
     pub quotas: Vec<Arc<Counter>>,
 }
 
 impl Dropped {
+    /// Of an inode that has lost its last name.
+    pub fn gone(record: Record, place: Place, quotas: Vec<Arc<Counter>>) -> Dropped {
+        Dropped { record, place: Some(place), is_out_of_sight: true, quotas }
+    }
+
     /// With the quotas above the place where the name was.
     pub fn in_quotas_of(self, path: &DirPath) -> Dropped {
         Dropped { quotas: path.quotas(), ..self }
     }
 
-    /// What its quotas have less: nothing while other names are left, all of which are in the same ones.
+    /// What its quotas have less: nothing while other names can be seen, all of which are in the same ones.
     pub fn less(&self) -> Amount {
-        if self.place.is_some() { Amount::of(&self.record) } else { Amount::default() }
+        if self.is_out_of_sight { Amount::of(&self.record) } else { Amount::default() }
     }
 }
 
@@ -161,7 +168,7 @@ impl Volume {
         }
         batch.put(META, &key::own(&path.bytes), &dir_record.encode());
         batch.mark_freeing(0);
-        self.quotas.note_object(&inode);
+        self.quotas.note_inode(&inode);
         let less = if planted::is(Bug::RemovalNotTakenBack) { Amount::default() } else { dropped.less() };
         let charge = self.charge(op, &path, -less, &mut batch)?;
         op.commit(&batch)?;
@@ -218,7 +225,8 @@ impl Volume {
                     if !planted::is(Bug::RedirectNotCounted) {
                         batch.put(META, &own, &record.encode());
                     }
-                    return Ok(Dropped { record, place: None, quotas: Vec::new() });
+                    let is_out_of_sight = !self.quotas.hidden(oid).counts(record.nlink);
+                    return Ok(Dropped { record, place: None, is_out_of_sight, quotas: Vec::new() });
                 }
                 batch.delete(META, &own);
                 own
@@ -231,10 +239,10 @@ impl Volume {
             if contents != LastContents::Overwritten || own != at {
                 delete_data(batch, &own, &record);
             }
-            return Ok(Dropped { record, place: Some(Place::Gone), quotas: Vec::new() });
+            return Ok(Dropped::gone(record, Place::Gone, Vec::new()));
         }
         let place = self.keep_in_place(op, batch, &own, &mut record)?;
-        Ok(Dropped { record, place: Some(place), quotas: Vec::new() })
+        Ok(Dropped::gone(record, place, Vec::new()))
     }
 
     /// Keeps the blocks of a file without a name where they are, and its attributes in memory.

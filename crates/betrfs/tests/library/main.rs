@@ -33,6 +33,7 @@ mod ownership;
 mod properties;
 mod quota_histories;
 mod quotas;
+mod quotas_of_removed;
 mod recompress;
 mod renames;
 mod repair;
