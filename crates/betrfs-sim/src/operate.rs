@@ -157,6 +157,10 @@ impl World {
                 self.names_may_have_changed();
                 self.judge(op, &answer).or_else(wrong)?;
                 self.check_memory()?;
+                if matches!(op, Op::Restore { .. }) && self.disk.has_struck() {
+                    // The state before may become a snapshot only once the disk is sound.
+                    self.heal()?;
+                }
                 Ok(true)
             }
             (Err(failed), Ok(done)) if failed.is_of(&done.or) => {

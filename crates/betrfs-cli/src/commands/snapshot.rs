@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, Mode};
 use serde::Serialize;
 
 use crate::commands::{stats, usage};
-use crate::failure::{Failure, Kind, Outcome};
+use crate::failure::{Failure, Kind, Outcome, warn};
 use crate::format::{Format, print, print_json, print_name};
 use crate::name::{Name, NameList};
 use crate::plain_text::on_one_line;
@@ -98,9 +98,10 @@ enum Action {
     #[command(after_help = "\
 Everything in the directory, and its own owner, permissions and extended attributes, become what they were in \
 the snapshot, in one step: after a crash all of it has happened or nothing. The state before is kept as a \
-snapshot, whose name is printed. Programs that have files in it open keep them, without a name: what they \
-write is lost when they close them. It is refused while something is mounted below the directory, and while a \
-directory below it has snapshots of its own.")]
+snapshot, whose name is printed; where many files below have several names, a disk that is full or fails can put \
+that off, until a later sync of the mount or the next mount: a warning says so. Programs that have files in it \
+open keep them, without a name: what they write is lost when they close them. It is refused while something is \
+mounted below the directory, and while a directory below it has snapshots of its own.")]
     Restore {
         /// The directory
         dir: PathBuf,
@@ -182,11 +183,11 @@ impl Names {
     }
 
     /// Makes a snapshot; where a name by time is taken, as `-2`, `-3` and so on behind it.
-    fn find<E>(
+    fn find<T, E>(
         &mut self,
-        make: impl Fn(&OsStr) -> Result<(), E>,
+        make: impl Fn(&OsStr) -> Result<T, E>,
         is_taken: impl Fn(&E) -> bool,
-    ) -> Result<(), E> {
+    ) -> Result<T, E> {
         let mut number = 1u32;
         loop {
             let made = make(&self.current);
@@ -209,26 +210,38 @@ fn restore(dir: &Path, name: &OsStr, keep_as: Option<&OsStr>, dry_run: bool, for
         restored: Name,
         #[serde(flatten)]
         kept_as: Name,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        is_kept: Option<bool>,
     }
     let (name, mut names) = (checked(name)?, Names::new(keep_as, BEFORE_RESTORE)?);
     stats::approach(dir)?;
     let restored = |keep_as: &OsStr| {
         let prepared = Restoration::prepare(dir, name, keep_as)?;
-        if dry_run { Ok(()) } else { prepared.carry_out() }
+        if dry_run { Ok(None) } else { prepared.carry_out().map(Some) }
     };
     let done = names.find(restored, |error| matches!(error, RestoreError::Os(error) if is_taken(error)));
     let keep_as = &names.current;
-    done.map_err(|error| not_restored(dir, name, keep_as, &error))?;
+    let is_kept = done.map_err(|error| not_restored(dir, name, keep_as, &error))?;
+    if is_kept == Some(false) {
+        warn(&format!(
+            "the disk is full or fails, and snapshot {} of the state before is not there yet: a later sync of the \
+             mount makes it, or the next mount",
+            keep_as.display()
+        ));
+    }
     match format {
         Format::Json => {
             let (restored, kept_as) = (Name::new("restored", name), Name::new("kept_as", keep_as));
-            print_json(&RestoreDone { dry_run, restored, kept_as })
+            print_json(&RestoreDone { dry_run, restored, kept_as, is_kept })
         }
         Format::Text => {
             let (dir, shown, kept_as) = (dir.display(), name.display(), keep_as.display());
-            print(match dry_run {
-                true => format!("would restore {dir} to {shown}, and keep its present state as {kept_as}"),
-                false => format!("restored {dir} to {shown}; the state before is its snapshot {kept_as}"),
+            print(match is_kept {
+                None => format!("would restore {dir} to {shown}, and keep its present state as {kept_as}"),
+                Some(true) => {
+                    format!("restored {dir} to {shown}; the state before is its snapshot {kept_as}")
+                }
+                Some(false) => format!("restored {dir} to {shown}; the state before becomes {kept_as}"),
             })
         }
     }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use betrfs::SNAPSHOTS_NAME;
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, OFlags, statat};
 use rustix::io::Errno;
 use rustix::ioctl::{Setter, ioctl};
 
@@ -68,17 +68,21 @@ impl Restoration {
     }
 
     /// Brings it back, with all that was written to mappings of its files in the snapshot of the present
-    /// state. Returns when the kernel has dropped the names that were there.
+    /// state. Returns when the kernel has dropped the names that were there: whether that snapshot is there
+    /// already. Where many names lead to files with several, it is made afterwards, and a disk that is full
+    /// or fails puts it off.
     ///
     /// # Errors
     /// Nothing has changed then, unless the server has ended meanwhile.
-    pub fn carry_out(self) -> Result<(), RestoreError> {
+    pub fn carry_out(self) -> Result<bool, RestoreError> {
         let token = wait_written_back(&self.open)?;
         let argument = self.argument(token)?;
         // SAFETY: the ioctl reads a `RestoreBytes`, and the argument is one.
         let restored = unsafe { ioctl(&self.open, Setter::<RESTORE, RestoreBytes>::new(argument)) };
         restored.map_err(|errno| self.why(errno))?;
-        Ok(wait_told(&self.open, token)?)
+        wait_told(&self.open, token)?;
+        let kept = [SNAPSHOTS_NAME, &self.names[1]].join(&b'/');
+        Ok(statat(&self.open, kept.as_slice(), AtFlags::SYMLINK_NOFOLLOW).is_ok())
     }
 
     fn argument(&self, token: u64) -> Result<RestoreBytes, Errno> {
