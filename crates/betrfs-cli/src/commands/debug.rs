@@ -27,9 +27,9 @@ const CACHE_BYTES: usize = 32 << 20;
 /// Show the structures of a closed volume: for developers and bug reports
 #[derive(clap::Args)]
 #[command(after_help = "\
-The volume must not be mounted. Nothing is written to it, and its log is not replayed: `super`, `nodes`, \
-`node`, `key` and `map` show the last checkpoint, `log` the changes after it. All readable parts of a damaged \
-volume are shown. Each unreadable part is a line with its place and the reason, as by `betrfs check`, and the \
+The volume must not be mounted for changes. Nothing is written to it, and its log is not replayed: `super`, \
+`nodes`, `node`, `key` and `map` show the last checkpoint, `log` the changes after it. All readable parts of a \
+damaged volume are shown. Each unreadable part is a line with its place and the reason, as by `betrfs check`, and the \
 exit code is then 1. Keys are those of their node, which may lack the common beginning of its keys: they are \
 printed as paths if they have that form, else as bytes with escapes. docs/debug.md explains the output.
 
@@ -117,7 +117,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let shown = volume.display().to_string();
     let found = Found::default();
     let mut page = Page::new(arguments.format, volume);
-    let done = betrfs_fuse::open_device(volume)
+    let done = betrfs_fuse::open_device_for_reading(volume)
         .map_err(Failure::from)
         .and_then(|device| show(&arguments.action, &Arc::new(device), &mut page, &found, &shown));
     page.finish(&shown, found, done.err())

@@ -39,9 +39,9 @@ const DAMAGE_MAX: usize = 100;
 /// Copy all that can be read of a volume to a directory, however damaged it is
 #[derive(clap::Args)]
 #[command(after_help = "\
-The volume must not be mounted, and is not changed. Without its newest superblock an older one is taken; lost \
-places of nodes are looked for on the whole device; of a damaged log, what stands before the damage is replayed, \
-in memory. Names, files, links, symbolic links, devices, permissions, times, extended attributes and snapshots \
+The volume must not be mounted for changes, and is not changed. Without its newest superblock an older one is \
+taken; lost places of nodes are looked for on the whole device; of a damaged log, what stands before the damage \
+is replayed, in memory. Names, files, links, symbolic links, devices, permissions, times, extended attributes and snapshots \
 are copied; owners too if root does it, flags of chattr(1) are not.
 
 Nothing is invented. What is missing is listed, one line for each part: the path, the part, and the reason, with \

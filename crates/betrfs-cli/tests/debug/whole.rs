@@ -283,3 +283,17 @@ fn each_codec_is_read() {
         assert!(codecs.iter().any(|found| found == codec), "{name}: {codecs:?}");
     }
 }
+
+/// Who only reads a volume keeps nobody from looking into it; who may change it does.
+#[test]
+fn a_volume_is_shown_beside_readers_and_refused_beside_writers() {
+    let volume = Golden::new("label");
+    let reader = std::fs::File::open(&volume.path).unwrap();
+    reader.lock_shared().unwrap();
+    volume.whole("super", &[]);
+    reader.unlock().unwrap();
+    reader.lock().unwrap();
+    let refused = volume.run("super", &[]);
+    assert!(!refused.status.success());
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("in use"), "{refused:?}");
+}
