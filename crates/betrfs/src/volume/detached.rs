@@ -247,6 +247,10 @@ impl Volume {
     }
 
     /// Copies everything below a directory, and all files with several names.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`], [`Error::HeldBySnapshots`] or [`Error::NotFound`] if the target, which is left out,
+    /// is none any more: what has come into it would lie in the copy below no directory.
     fn begin_copy(
         &self,
         exclusive: &Exclusive<'_>,
@@ -255,6 +259,13 @@ impl Volume {
         wanted: CopyWanted<'_>,
         measuring: &Measuring<'_>,
     ) -> Result<DetachedCopy> {
+        if let Some(target) = wanted.target {
+            if self.is_removed(exclusive, target) {
+                return Err(Error::NotFound);
+            }
+            let record = target.state.read().record.clone();
+            self.refuse_in_use(op, &record, &op.dir_path(target)?.bytes)?;
+        }
         let mut record = with_atime(source, &source.state.read());
         let mut more = None;
         if let Some(dir) = wanted.counts_in

@@ -12,6 +12,7 @@ use betree_platform::DeviceOp;
 use betree_sim::{ENOSPC, Fault, MemDevice};
 
 use crate::support::*;
+use crate::waiting::{Act, OnRead};
 use betrfs::{Error, InodeId, OpKind, SNAPSHOTS_NAME, SnapshotsBelow, Volume};
 
 pub const META: DictId = DictId(0);
@@ -345,6 +346,56 @@ fn a_copy_with_many_links_that_is_refused_at_its_end_is_cleared() {
     volume.set_quota(home, betrfs::QuotaLimits { bytes: None, objects: Some(60) }).unwrap();
     volume.clone_inode(tree, home, b"copy").unwrap();
     assert_eq!(volume.quota(home).unwrap().unwrap().used.objects, 23);
+    assert_sound(&volume);
+}
+
+/// A target below its source is left out of the copy. What comes into it after it was found empty, while the
+/// copy waits for the device, would come along without its directory, even if it goes again.
+#[test]
+fn a_target_that_has_contents_when_its_source_is_copied_is_refused() {
+    let mut disk = Disk::of_tiny_nodes(64 << 20);
+    disk.options.links_alone_max = 8;
+    let volume = disk.open();
+    let source = mkdir(&volume, ROOT, "source").node;
+    for i in 0..300 {
+        let file = mkfile(&volume, source, &format!("{i}")).node;
+        volume.link(file, source, format!("{i} too").as_bytes()).unwrap();
+    }
+    mkdir(&volume, source, "target");
+    volume.close().unwrap();
+
+    let device = OnRead::new(disk.device.copy());
+    let volume = Arc::new(Volume::open(device.clone(), disk.options.clone()).unwrap());
+    let (source, target) =
+        (volume.resolve(b"/source").unwrap().node, volume.resolve(b"/source/target").unwrap().node);
+    // What the creation needs is in memory from now on.
+    mkfile(&volume, target, "x");
+    volume.unlink(target, b"x").unwrap();
+    let is_made = Arc::new(AtomicBool::new(false));
+    let act: Act = {
+        let (volume, is_made) = (volume.clone(), is_made.clone());
+        Arc::new(move || match volume.counters().of(OpKind::Clone).calls {
+            // It finds that it has many links,
+            0 | 1 => {}
+            // begins the copy,
+            2 => {
+                if !is_made.swap(true, SeqCst) {
+                    mkfile(&volume, target, "x");
+                }
+            }
+            // and leads its names to new files.
+            _ => drop(volume.unlink(target, b"x")),
+        })
+    };
+    device.set(Some(act));
+    let copied = volume.clone_onto(source, target);
+    device.set(None);
+    assert!(is_made.load(SeqCst), "the copy has read nothing once it had begun");
+    assert_sound(&volume);
+    assert_eq!((copied, names(&volume, target)), (Err(Error::NotEmpty), vec!["x".into()]));
+    volume.unlink(target, b"x").unwrap();
+    volume.clone_onto(source, target).unwrap();
+    assert_eq!(names(&volume, target).len(), 600);
     assert_sound(&volume);
 }
 

@@ -19,15 +19,24 @@ use betrfs::{
 /// Time after which something counts as waiting for ever.
 const STALL: Duration = Duration::from_secs(20);
 
-type Act = Arc<dyn Fn() + Send + Sync>;
+pub type Act = Arc<dyn Fn() + Send + Sync>;
 
 /// A disk in memory that does something before each read, while its caller waits.
-struct OnRead {
+pub struct OnRead {
     inner: MemDevice,
     act: Mutex<Option<Act>>,
 }
 
 impl OnRead {
+    pub fn new(inner: MemDevice) -> Arc<OnRead> {
+        Arc::new(OnRead { inner, act: Mutex::default() })
+    }
+
+    /// From now on it does this before each read.
+    pub fn set(&self, act: Option<Act>) {
+        *self.lock() = act;
+    }
+
     fn act(&self) {
         // Taken out meanwhile: what it does may read.
         let act = self.lock().take();
@@ -84,7 +93,7 @@ impl Scene {
             log_bytes: 8 << 20,
             dicts: 4,
         };
-        let device = Arc::new(OnRead { inner: MemDevice::new(64 << 20), act: Mutex::default() });
+        let device = OnRead::new(MemDevice::new(64 << 20));
         let platform = TestPlatform::new();
         let options = FormatOptions { geometry: Some(geometry), ..FormatOptions::default() };
         Volume::format(device.clone(), &options, &*platform).unwrap();
@@ -156,9 +165,9 @@ impl Scene {
                 }
             })
         };
-        *self.device.lock() = Some(act);
+        self.device.set(Some(act));
         op(&volume);
-        *self.device.lock() = None;
+        self.device.set(None);
         assert_sound(&volume);
         let reads = reads.load(SeqCst);
         volume.env().abandon();
