@@ -7,7 +7,7 @@ mod read;
 mod write;
 mod xattrs;
 
-pub(crate) use copy::copy_data;
+pub(crate) use copy::{clone_data, copy_data, copy_readable};
 pub(crate) use delete::{POINT_DELETES_MAX, delete_blocks, delete_data, punch};
 pub(crate) use read::{read_block, read_blocks};
 pub(crate) use write::{contents_bytes, grow, put_bytes, resize};

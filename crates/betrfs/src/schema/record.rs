@@ -168,7 +168,7 @@ impl Record {
         rare.extents.get_or_insert_with(|| Extents::of_blocks(blocks))
     }
 
-    /// Notes that an empty file has no hole.
+    /// Notes that a file has no hole: each absent block is damage from now on.
     pub fn make_dense(&mut self) {
         if self.rare.is_some() {
             self.change_rare(|rare| rare.extents = None);

@@ -22,7 +22,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use betree::{Batch, Cut};
 use betree_platform::sync::Mutex;
 
-use crate::contents::copy_data;
+use crate::contents::{clone_data, copy_data, copy_readable};
 use crate::error::{Error, Result};
 use crate::names::{Exclusive, Inode};
 use crate::op::{Op, OpKind};
@@ -74,13 +74,25 @@ pub(super) struct Unfinished {
     pub making: Mutex<()>,
 }
 
-/// What becomes of names in a copy whose file was lost.
+/// What becomes of files in a copy of which something was lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LostFiles {
-    /// They are an error.
+    /// They are an error, as for a copy that is not made ahead.
     Refuse,
-    /// They stay, and lead to nothing, so that reading them is an error.
+    /// What is left of them is copied. Names of files whose records were lost stay, and lead to nothing, so
+    /// that reading them is an error.
     KeepNames,
+}
+
+/// How the contents of a file come to the new one that is made of it.
+#[derive(Clone, Copy)]
+enum Contents {
+    /// Small ones as messages, which reads them.
+    Copied,
+    /// As ranges, which brings along what cannot be read too; unless it keeps the ranges from being cloned.
+    Cloned,
+    /// Small ones as messages, without what cannot be read.
+    Readable,
 }
 
 /// What is asked of a copy beside its source.
@@ -249,8 +261,8 @@ impl Volume {
     /// Copies everything below a directory, and all files with several names.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`], [`Error::HeldBySnapshots`] or [`Error::NotFound`] if the target, which is left out,
-    /// is none any more: what has come into it would lie in the copy below no directory.
+    /// [`Error::NotEmpty`], [`Error::HeldBySnapshots`] or [`Error::NotFound`] if the target, which is left
+    /// out, is none any more: what has come into it would lie in the copy below no directory.
     fn begin_copy(
         &self,
         exclusive: &Exclusive<'_>,
@@ -294,48 +306,91 @@ impl Volume {
 
     /// Leads the names in a detached copy to new files, which are made of those copied with it. Of a copy
     /// whose names were led in part, leads the others.
+    ///
+    /// # Errors
+    /// The engine's. Where a record, contents or attributes were lost, [`LostFiles`] tells whether that is
+    /// one.
     pub(super) fn lead_to_new_files(&self, number: u64, flags: Flags, lost: LostFiles) -> Result<()> {
         let (mut from, end) = key::subtree(&key::detached_path(number));
         // The number of each new file by that of the one that it is made of.
-        let mut new_files: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut new_files = BTreeMap::new();
         loop {
             let op = self.update(OpKind::Clone, 0)?;
             let names = linked_names(&op, (from.clone(), end.clone()))?;
             let Some((last, _)) = names.last() else { return Ok(()) };
-            from = Cut::just_after(last);
-            let (mut batch, mut records) = (Batch::new(), BTreeMap::new());
-            for (at, old) in names.iter().filter(|(_, old)| *old < number) {
-                let new = match new_files.get(old) {
-                    Some(new) => *new,
-                    None => {
-                        let made = self.new_file(&op, &mut batch, number, *old, flags);
-                        if lost == LostFiles::KeepNames && made.as_ref().is_err_and(Error::is_loss) {
-                            let (oid, ino) = (self.numbers.oid(&op)?, self.numbers.id(&op)?);
-                            let nowhere = Redirect { oid, ino, file_type: FileType::Regular };
-                            batch.put(META, at, &nowhere.encode());
-                            batch.put(LINKS, at, &oid.to_be_bytes());
-                            continue;
-                        }
-                        let (new, record) = made?;
-                        new_files.insert(*old, new);
-                        records.extend(record.map(|record| (new, record)));
-                        new
+            let behind = Cut::just_after(last);
+            match self.lead_names(&op, (number, flags), &names, Contents::Copied, &mut new_files) {
+                Err(error) if lost == LostFiles::KeepNames && error.is_loss() => {
+                    // Of its batches the first ones may be there, and their names lead to new files already.
+                    new_files.clear();
+                    for name in linked_names(&op, (from, behind.clone()))? {
+                        self.lead_what_is_left(&op, (number, flags), name, &mut new_files)?;
                     }
-                };
-                let record = match records.entry(new) {
-                    Entry::Occupied(record) => record.into_mut(),
-                    Entry::Vacant(room) => room.insert(stored_object(&op, new)?),
-                };
-                record.nlink = record.nlink.checked_add(1).ok_or(Error::TooManyLinks)?;
-                let redirect = Redirect { oid: new, ino: record.id, file_type: record.file_type };
-                batch.put(META, at, &redirect.encode());
-                batch.put(LINKS, at, &new.to_be_bytes());
-                if batch.bytes() as u64 >= self.piece_bytes {
-                    commit_files(&op, &mut batch, &mut records)?;
                 }
+                led => led?,
             }
-            commit_files(&op, &mut batch, &mut records)?;
+            from = behind;
         }
+    }
+
+    /// Leads a name to a new file of what is left of the one that it is made of. Where not even the record
+    /// is, or none of the rest can be taken along, the name leads to nothing.
+    fn lead_what_is_left(
+        &self,
+        op: &Op<'_>,
+        (number, flags): (u64, Flags),
+        name: LinkedName,
+        new_files: &mut BTreeMap<u64, u64>,
+    ) -> Result<()> {
+        let name = [name];
+        for contents in [Contents::Copied, Contents::Cloned, Contents::Readable] {
+            match self.lead_names(op, (number, flags), &name, contents, new_files) {
+                Err(error) if error.is_loss() => new_files.clear(),
+                led => return led,
+            }
+        }
+        let [(at, _)] = &name;
+        let (oid, ino) = (self.numbers.oid(op)?, self.numbers.id(op)?);
+        let nowhere = Redirect { oid, ino, file_type: FileType::Regular };
+        let mut batch = Batch::new();
+        batch.put(META, at, &nowhere.encode());
+        batch.put(LINKS, at, &oid.to_be_bytes());
+        op.commit(&batch)
+    }
+
+    /// Leads some names in a detached copy to new files, in one batch or several.
+    fn lead_names(
+        &self,
+        op: &Op<'_>,
+        (number, flags): (u64, Flags),
+        names: &[LinkedName],
+        contents: Contents,
+        new_files: &mut BTreeMap<u64, u64>,
+    ) -> Result<()> {
+        let (mut batch, mut records) = (Batch::new(), BTreeMap::new());
+        for (at, old) in names.iter().filter(|(_, old)| *old < number) {
+            let new = match new_files.get(old) {
+                Some(new) => *new,
+                None => {
+                    let (new, record) = self.new_file(op, &mut batch, number, *old, flags, contents)?;
+                    new_files.insert(*old, new);
+                    records.extend(record.map(|record| (new, record)));
+                    new
+                }
+            };
+            let record = match records.entry(new) {
+                Entry::Occupied(record) => record.into_mut(),
+                Entry::Vacant(room) => room.insert(stored_object(op, new)?),
+            };
+            record.nlink = record.nlink.checked_add(1).ok_or(Error::TooManyLinks)?;
+            let redirect = Redirect { oid: new, ino: record.id, file_type: record.file_type };
+            batch.put(META, at, &redirect.encode());
+            batch.put(LINKS, at, &new.to_be_bytes());
+            if batch.bytes() as u64 >= self.piece_bytes {
+                commit_files(op, &mut batch, &mut records)?;
+            }
+        }
+        commit_files(op, &mut batch, &mut records)
     }
 
     /// A new file made of one that was copied with a detached tree: its number, and its record, yet without
@@ -347,6 +402,7 @@ impl Volume {
         number: u64,
         old: u64,
         flags: Flags,
+        contents: Contents,
     ) -> Result<(u64, Option<Record>)> {
         let from = [key::detached_objects(number), old.to_be_bytes().to_vec()].concat();
         let bytes = op.get(META, &from)?.ok_or_else(|| damaged(&key::object(old), "its record is lost"))?;
@@ -364,7 +420,15 @@ impl Volume {
         if !planted::is(Bug::LinkedFilesOfSnapshotsWritable) {
             record.flags.set(flags);
         }
-        copy_data(op, batch, &record, &from, &key::object(new))?;
+        match contents {
+            Contents::Copied => copy_data(op, batch, &record, &from, &key::object(new))?,
+            Contents::Cloned => clone_data(batch, &record, &from, &key::object(new)),
+            Contents::Readable => {
+                if !copy_readable(op, batch, &mut record, &from, &key::object(new))? {
+                    return Err(damaged(&key::object(old), "its contents cannot be copied"));
+                }
+            }
+        }
         // Who goes on after a crash leads other names of the file there too.
         let made = Redirect { oid: new, ino: record.id, file_type: record.file_type };
         batch.put(META, &from, &made.encode());
