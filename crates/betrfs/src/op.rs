@@ -495,6 +495,28 @@ impl<'v> Op<'v> {
         view.cursor(dict, lo, hi)
     }
 
+    /// Whether the clones of a batch could be made as things are now. Nothing is changed.
+    ///
+    /// # Errors
+    /// [`Error::NameTooLong`] if they could make keys over the batch's limit; those of a commit.
+    pub fn try_clones(&self, batch: &Batch) -> Result<()> {
+        if batch.clones() == 0 {
+            return Ok(());
+        }
+        let tried = match self.waits.get() {
+            true => self.env.prepare(batch),
+            false => self.env.prepare_in_memory(batch),
+        };
+        Ok(tried.inspect_err(|error| self.note_unprepared(batch, error))?)
+    }
+
+    /// Has what a batch with clones needs fetched, if that was the error.
+    fn note_unprepared(&self, batch: &Batch, error: &betree::Error) {
+        if *error == betree::Error::NotInMemory {
+            self.wanted.replace(Some(Wanted::Prepared(batch.clone())));
+        }
+    }
+
     /// Commits a batch; an empty one costs nothing. The operation is not attempted again.
     pub fn commit(&self, batch: &Batch) -> Result<()> {
         // Clones may have to be attempted again. Nothing measures meanwhile, because they are made alone.
@@ -531,11 +553,7 @@ impl<'v> Op<'v> {
             self.wanted.replace(Some(Wanted::Balanced));
             Err(betree::Error::NotInMemory)
         } else {
-            self.env.commit_in_memory(batch).inspect_err(|error| {
-                if *error == betree::Error::NotInMemory {
-                    self.wanted.replace(Some(Wanted::Prepared(batch.clone())));
-                }
-            })
+            self.env.commit_in_memory(batch).inspect_err(|error| self.note_unprepared(batch, error))
         };
         done?;
         self.count(|counts| &counts.commits);

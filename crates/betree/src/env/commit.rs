@@ -95,12 +95,58 @@ impl Env {
     /// # Errors
     /// Those of [`commit`](Env::commit).
     pub fn prepare(&self, batch: &Batch) -> Result<()> {
+        batch.validate()?;
         self.balance()?;
         let next_msn = self.lock_thawed().next_msn;
         let (record, count) = batch.ranges_first()?;
         let structures = self.engine.lock_structures();
         let most = batch.clone_key_bytes_max();
         PreparedRanges::new(&self.engine, &structures, next_msn, &record, count, most, Reach::Device)
+            .map(drop)
+    }
+
+    /// As [`prepare`](Env::prepare), without waiting for the device: tells whether the clones of a batch
+    /// could be made as things are now. Nothing is changed.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betree::Result<()> {
+    /// # let (env, _folder) = doc::volume()?;
+    /// use betree::{Batch, DictId, Error};
+    ///
+    /// let mut batch = Batch::new();
+    /// batch.put(DictId(0), b"a/one", b"1");
+    /// env.commit(&batch)?;
+    ///
+    /// let mut clone = Batch::new();
+    /// clone.clone_range(DictId(0), b"a/", b"longer/");
+    /// clone.limit_clone_keys(9);
+    /// assert!(matches!(env.prepare_in_memory(&clone), Err(Error::KeyTooLong { .. })));
+    /// clone.limit_clone_keys(10);
+    /// env.prepare_in_memory(&clone)?;
+    /// assert_eq!(env.get(DictId(0), b"longer/one")?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`commit_in_memory`](Env::commit_in_memory).
+    pub fn prepare_in_memory(&self, batch: &Batch) -> Result<()> {
+        batch.validate()?;
+        if !self.engine.is_ready_for_ranges() {
+            return Err(Error::NotInMemory);
+        }
+        let next_msn = {
+            let commit = self.lock_thawed();
+            self.writable(&commit)?;
+            commit.next_msn
+        };
+        let (record, count) = batch.ranges_first()?;
+        self.engine.freeze(true);
+        let structures = self.engine.try_lock_structures().ok_or(Error::NotInMemory)?;
+        self.engine.absorb_at_roots(&structures)?;
+        let most = batch.clone_key_bytes_max();
+        PreparedRanges::new(&self.engine, &structures, next_msn, &record, count, most, Reach::Memory)
             .map(drop)
     }
 

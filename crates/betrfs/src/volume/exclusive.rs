@@ -46,8 +46,8 @@ const STEPS_ALONE_MAX: usize = 1024;
 
 impl Volume {
     /// Takes the namespace alone. Before that, finds what the operation will need: the paths of the
-    /// directories `nodes`, or of their parents for other objects, and the names in directories with an
-    /// unknown one among `names`.
+    /// directories `nodes`, or of their parents for other objects, those of directories that a snapshot is
+    /// still to be made of (`kept.rs`), and the names in directories with an unknown one among `names`.
     pub(super) fn exclusive(
         &self,
         op: &Op<'_>,
@@ -64,7 +64,8 @@ impl Volume {
             let mut steps = 0;
             let moves = {
                 let _shared = self.namespace.shared();
-                for inode in nodes.iter().filter_map(|node| self.table.get(*node)) {
+                let nodes = nodes.iter().filter_map(|node| self.table.get(*node));
+                for inode in nodes.chain(self.kept_dirs()) {
                     let is_dir = inode.state.read().dir.is_some();
                     let dir =
                         if is_dir { inode } else { inode.place().parent().unwrap_or(&self.root).clone() };

@@ -4,7 +4,8 @@
 //! batch that brings the directory back also copies what is there to a detached tree (`detached.rs`). After
 //! that its names are led to new files, and it gets its name as a snapshot, in one batch. A crash in between
 //! leaves a marker with the directory's inode number and that name, by which the next opening goes on; the
-//! directory may have been moved meanwhile. Until then nobody else can take the name.
+//! directory may have been moved meanwhile. Until then nobody else can take the name, and the directory stays
+//! in memory: it cannot be moved to where the keys of the snapshot would be too long.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -28,6 +29,15 @@ use crate::volume::detached::{DetachedCopy, LostFiles, copy_below};
 pub(super) struct Kept {
     pub number: u64,
     pub kept_as: KeptAs,
+    /// Its directory, which stays in memory for it. `None` after an opening, until it was looked for.
+    dir: Option<Arc<Inode>>,
+}
+
+impl Kept {
+    /// One that an opening has found.
+    pub fn found(number: u64, kept_as: KeptAs) -> Kept {
+        Kept { number, kept_as, dir: None }
+    }
 }
 
 impl Volume {
@@ -45,6 +55,9 @@ impl Volume {
 
     /// Adds to a batch the copy of a directory that becomes a snapshot with this record, and of what is used
     /// of its quota. The caller has moved the blocks of unlinked files away from below it.
+    ///
+    /// # Errors
+    /// [`Error::NameTooLong`] if the snapshot's keys might be too long; the engine's.
     pub(super) fn begin_kept(
         &self,
         op: &Op<'_>,
@@ -53,6 +66,9 @@ impl Volume {
         (record, used): (&Record, Option<Amount>),
         name: &[u8],
     ) -> Result<Kept> {
+        let (own_key, path) = (op.own_key(dir)?, op.dir_path(dir)?.bytes);
+        // Later it could not get its name, and what was there would be lost.
+        self.refuse_long_snapshot(op, (&own_key, &path), &path, name)?;
         let number = self.numbers.oid(op)?;
         let kept_as = KeptAs { of: dir.id.0, name: name.to_vec() };
         let own = key::detached_own(number);
@@ -61,8 +77,103 @@ impl Volume {
         if let Some(used) = used {
             batch.put(DATA, &key::quota_use(&own), &used.encode());
         }
-        copy_below(op, batch, number, record, (&op.own_key(dir)?, &op.dir_path(dir)?.bytes))?;
-        Ok(Kept { number, kept_as })
+        copy_below(op, batch, number, record, (&own_key, &path))?;
+        Ok(Kept { number, kept_as, dir: Some(dir.clone()) })
+    }
+
+    /// Refuses what would make the keys of a snapshot too long: that of a directory of this path, under this
+    /// name, with what is below `from`, an own key and a path.
+    fn refuse_long_snapshot(
+        &self,
+        op: &Op<'_>,
+        (from_key, from_path): (&[u8], &[u8]),
+        of: &[u8],
+        name: &[u8],
+    ) -> Result<()> {
+        let above = key::snapshots_path(of);
+        let to_key = key::entry(&above, name);
+        if to_key.len() > key::OWN_KEY_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        let below = (key::child_path(from_path, b""), key::child_path(&key::child_path(&above, name), b""));
+        let xattrs = (key::xattr(from_key, b""), key::xattr(&to_key, b""));
+        let mut wanted = Batch::new();
+        wanted.limit_clone_keys(key::OWN_KEY_BYTES_MAX);
+        for (dict, (from, to)) in [(META, &below), (DATA, &below), (LINKS, &below), (DATA, &xattrs)] {
+            if op.has_any(dict, key::within(from.clone()))? {
+                wanted.clone_range(dict, from, to);
+            }
+        }
+        op.try_clones(&wanted)
+    }
+
+    /// Refuses the move of a directory from one path to another where the keys of what becomes a snapshot of
+    /// it, or of a directory below it, would become too long: it could not get its name any more. The caller
+    /// has [found](Volume::find_kept_dirs) these directories.
+    ///
+    /// # Errors
+    /// [`Error::NameTooLong`]; the engine's.
+    pub(super) fn refuse_long_kept(&self, op: &Op<'_>, from: &[u8], to: &[u8]) -> Result<()> {
+        for (kept, at) in self.kept_within(op, from) {
+            let moved = [to, at.get(from.len()..).unwrap_or_default()].concat();
+            if moved.len() > at.len() {
+                let tree = (key::detached_own(kept.number), key::detached_path(kept.number));
+                self.refuse_long_snapshot(op, (&tree.0, &tree.1), &moved, &kept.kept_as.name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The directories of which snapshots are to be made, as far as they are in memory.
+    pub(super) fn kept_dirs(&self) -> Vec<Arc<Inode>> {
+        self.unfinished.left.lock().kept.iter().filter_map(|kept| kept.dir.clone()).collect()
+    }
+
+    /// What becomes snapshots of a directory of this path and of those below it, with their paths. The caller
+    /// has [found](Volume::find_kept_dirs) them.
+    fn kept_within(&self, op: &Op<'_>, path: &[u8]) -> Vec<(Kept, Vec<u8>)> {
+        let all = self.unfinished.left.lock().kept.clone();
+        let with_path = |kept: Kept| {
+            // One that has no path was removed.
+            let at = op.dir_path(kept.dir.as_ref()?).ok()?.bytes;
+            (at == path || key::is_below(path, &at)).then_some((kept, at))
+        };
+        all.into_iter().filter_map(with_path).collect()
+    }
+
+    /// Finds the directories of which snapshots are to be made since an earlier use of the volume, and keeps
+    /// them in memory. The caller holds no lock.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], and those of reads that may succeed the next time: then one may not have been found.
+    pub(super) fn find_kept_dirs(&self) -> Result<()> {
+        let unknown: Vec<u64> = {
+            let left = self.unfinished.left.lock();
+            left.kept.iter().filter(|kept| kept.dir.is_none()).map(|kept| kept.kept_as.of).collect()
+        };
+        for of in unknown {
+            match self.find_kept_dir(of) {
+                Ok(_) | Err(Error::NotFound | Error::Stale | Error::SearchGivenUp { .. }) => {}
+                // Nobody comes to what was lost, and no snapshot is made of it.
+                Err(error) if error.is_loss() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The directory of this inode number, of which a snapshot is to be made.
+    fn find_kept_dir(&self, of: u64) -> Result<Arc<Inode>> {
+        let node = self.find_inode(InodeId(of))?.node;
+        let found = self.inode(node);
+        if let Ok(dir) = &found {
+            let mut left = self.unfinished.left.lock();
+            for kept in left.kept.iter_mut().filter(|kept| kept.kept_as.of == of) {
+                kept.dir.get_or_insert_with(|| dir.clone());
+            }
+        }
+        self.forget(node, 1);
+        found
     }
 
     /// Notes a committed one: from now on its name is taken. The caller holds the namespace alone.
@@ -83,13 +194,14 @@ impl Volume {
         let all: Vec<Kept> = self.unfinished.left.lock().kept.clone();
         for kept in all {
             match self.make_one_kept(&kept) {
-                Ok(snapshots) => finished.snapshots.push((snapshots, Arc::from(kept.kept_as.name))),
+                Ok(snapshots) => finished.snapshots.push((snapshots, Arc::from(&*kept.kept_as.name))),
                 // Its directory is gone, and its snapshots with it.
                 Err(Error::NotFound | Error::Stale) => {
                     finished.changed.extend(self.clear_or_put_off(kept.number, Detached::Copy));
                 }
                 Err(_) => continue,
             }
+            // `kept` holds the directory until the lock was given back.
             self.unfinished.left.lock().kept.retain(|other| other.number != kept.number);
         }
     }
@@ -99,19 +211,19 @@ impl Volume {
     /// # Errors
     /// The engine's; [`Error::NotFound`] or [`Error::Stale`] if the directory is gone.
     fn make_one_kept(&self, kept: &Kept) -> Result<InodeId> {
+        let of = match &kept.dir {
+            Some(dir) => dir.clone(),
+            None => self.find_kept_dir(kept.kept_as.of)?,
+        };
         self.lead_to_new_files(kept.number, Flags::READ_ONLY, LostFiles::KeepNames)?;
-        let of = self.find_inode(InodeId(kept.kept_as.of))?.node;
-        let made = self.lookup(of, SNAPSHOTS_NAME).and_then(|snapshots| {
-            let made = self.attach_kept(of, snapshots.node, kept);
-            self.forget(snapshots.node, 1);
-            made.map(|()| snapshots.node)
-        });
-        self.forget(of, 1);
-        made
+        let snapshots = self.lookup(of.id, SNAPSHOTS_NAME)?.node;
+        let made = self.attach_kept(of.id, snapshots, kept);
+        self.forget(snapshots, 1);
+        made.map(|()| snapshots)
     }
 
     fn attach_kept(&self, of: InodeId, snapshots: InodeId, kept: &Kept) -> Result<()> {
-        let Kept { number, kept_as: KeptAs { name, .. } } = kept;
+        let Kept { number, kept_as: KeptAs { name, .. }, .. } = kept;
         let op = self.update(OpKind::Clone, 0)?;
         op.without_waiting(|| {
             let exclusive = self.exclusive(&op, &[of, snapshots], &[(snapshots, name)]);

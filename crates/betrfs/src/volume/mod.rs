@@ -549,7 +549,7 @@ fn reap_all(op: &Op<'_>) -> Result<Left> {
                 return Ok(());
             }
             Marker::Kept(kept_as) => {
-                left.kept.extend(number.map(|number| Kept { number, kept_as }));
+                left.kept.extend(number.map(|number| Kept::found(number, kept_as)));
                 return Ok(());
             }
         };

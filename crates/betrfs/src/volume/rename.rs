@@ -52,8 +52,9 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NameTooLong`] also if a key below the entry might become too long; [`Error::OtherQuota`] if
-    /// the two directories are in different quotas.
+    /// [`Error::NameTooLong`] also if a key below the entry might become too long, or of a snapshot that is
+    /// still to be made of a directory there ([`restore_snapshot`](Volume::restore_snapshot));
+    /// [`Error::OtherQuota`] if the two directories are in different quotas.
     pub fn rename(
         &self,
         parent: InodeId,
@@ -67,6 +68,7 @@ impl Volume {
         if flags.exchange && (flags.no_replace || flags.whiteout) {
             return Err(Error::Invalid("exchange goes with no other flag"));
         }
+        self.find_kept_dirs()?;
         let op = self.update(OpKind::Rename, 0)?;
         let names = [(parent, name), (new_parent, new_name)];
         op.without_waiting(|| {
@@ -100,6 +102,12 @@ impl Volume {
                         refuse_if_protected(&to_dir.state.read().record)?;
                         refuse_if_protected(&target.state.read().record)?;
                     }
+                }
+            }
+            if !is_same {
+                self.refuse_long_kept(&op, &from.child_path(), &to.child_path())?;
+                if flags.exchange {
+                    self.refuse_long_kept(&op, &to.child_path(), &from.child_path())?;
                 }
             }
             let done = match &target {

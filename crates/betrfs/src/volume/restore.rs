@@ -66,8 +66,8 @@ impl Volume {
     /// [`Error::NotADirectory`]; [`Error::NotFound`] if there is no such snapshot, or the directory was
     /// removed; [`Error::Exists`] if a snapshot `keep_as` exists; [`Error::Protected`] by the directory's own
     /// flags; [`Error::HeldBySnapshots`] if a directory below it has snapshots, which would lose it;
-    /// [`Error::NameTooLong`] also if a key below the snapshot might become too long. Nothing has changed
-    /// then.
+    /// [`Error::NameTooLong`] also if a key below the snapshot, or below the one that keeps the present
+    /// state, might become too long. Nothing has changed then.
     pub fn restore_snapshot(&self, node: InodeId, name: &[u8], keep_as: &[u8]) -> Result<Restored> {
         let source = {
             let op = self.query_for_objects(OpKind::Lookup);

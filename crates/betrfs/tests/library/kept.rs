@@ -288,6 +288,153 @@ fn what_is_kept_of_a_file_with_an_unreadable_block_has_its_other_blocks() {
     panic!("only {met} damaged places were in the files");
 }
 
+/// Whether what has failed did not end all changes.
+fn takes_changes(volume: &Volume) -> bool {
+    let probed = volume.create(ROOT, b"probe", &new_file()).and_then(|_| volume.unlink(ROOT, b"probe"));
+    probed.is_ok() && volume.sync().is_ok()
+}
+
+/// A way back that a failing disk has put off: the volume, once the disk works again, and its directory.
+fn put_off(disk: &Disk, path: &str) -> (Disk, Volume, InodeId) {
+    for at_call in 1.. {
+        let device = Arc::new(disk.device.copy());
+        let disk = Disk::holding(device.clone(), disk.options.clone());
+        let volume = disk.open();
+        let dir = volume.resolve(path.as_bytes()).unwrap().node;
+        device.set_fault(Some(Fault { at_call, op: Some(DeviceOp::Read), errno: EIO, lasting: true }));
+        let failed = device.counts().failed;
+        let restored = volume.restore_snapshot(dir, b"s", b"kept");
+        assert!(device.counts().failed > failed, "it was not put off by any of {at_call} reads");
+        device.set_fault(None);
+        if restored.is_ok_and(|restored| restored.made.is_empty()) && takes_changes(&volume) {
+            return (disk, volume, dir);
+        }
+    }
+    unreachable!()
+}
+
+/// A disk with a cache that is too small for anything to stay in it.
+fn disk_that_reads() -> Disk {
+    let mut disk = Disk::of_tiny_nodes(64 << 20);
+    (disk.options.links_alone_max, disk.options.cache_bytes) = (8, 128 << 10);
+    disk
+}
+
+/// A directory at `parent/tree`, with a snapshot `s` and more names of linked files than are gone through
+/// while others wait.
+fn linked_tree(volume: &Volume, parent: InodeId) -> InodeId {
+    let tree = mkdir(volume, parent, "tree").node;
+    volume.create(volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node, b"s", &new_dir()).unwrap();
+    for i in 0..150 {
+        let file = mkfile(volume, tree, &format!("{i}")).node;
+        volume.write(file, 0, b"precious").unwrap();
+        volume.write(file, 8, &[7; 3000]).unwrap();
+        volume.link(file, tree, format!("{i} too").as_bytes()).unwrap();
+    }
+    tree
+}
+
+/// Makes a file below a directory, whose path has `path_bytes` bytes, with a key of `key_bytes` bytes.
+fn mkfile_deep(volume: &Volume, mut dir: InodeId, path_bytes: usize, key_bytes: usize) -> InodeId {
+    let mut rest = key_bytes - path_bytes;
+    while rest > 2 + 255 {
+        dir = mkdir(volume, dir, &"d".repeat(255.min(rest - 4))).node;
+        rest -= 1 + 255.min(rest - 4);
+    }
+    mkfile(volume, dir, &"f".repeat(rest - 2)).node
+}
+
+/// The longest key of an object.
+const KEY_BYTES_MAX: usize = betree::KEY_BYTES_MAX - 2 - 255;
+/// By how much a key in a snapshot `kept` of `/dir/tree` is longer than that in the directory.
+const KEPT_BYTES: usize = 3 + "kept".len();
+
+/// What is there could never become a snapshot: then it stays as it is.
+#[test]
+fn a_way_back_is_refused_where_the_keys_of_what_is_kept_would_be_too_long() {
+    for links_alone_max in [1000, 8] {
+        for more in [0, 1] {
+            let mut disk = Disk::of_bytes(128 << 20);
+            disk.options.links_alone_max = links_alone_max;
+            let volume = disk.open();
+            let tree = linked_tree(&volume, mkdir(&volume, ROOT, "dir").node);
+            mkfile_deep(&volume, tree, "/dir/tree".len(), KEY_BYTES_MAX - KEPT_BYTES + more);
+            let before = names(&volume, tree);
+            let restored = volume.restore_snapshot(tree, b"s", b"kept").map(|restored| restored.made.len());
+            if more == 0 {
+                assert_eq!((restored, names(&volume, tree)), (Ok(1), Vec::new()), "{links_alone_max}");
+                assert!(contents(&volume, "/dir/tree/.betrfs-snapshots/kept/7 too").starts_with(b"precious"));
+            } else {
+                assert_eq!(restored, Err(Error::NameTooLong), "{links_alone_max}");
+                assert_eq!(names(&volume, tree), before);
+                assert_eq!(volume.finish_removals(), betrfs::Finished::default());
+                let snapshots = volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node;
+                assert_eq!(names(&volume, snapshots), ["s"]);
+            }
+            assert_sound(&volume);
+        }
+    }
+}
+
+/// Until what is kept has its name, its directory moves only to where it can get it.
+#[test]
+fn a_directory_does_not_move_to_where_the_keys_of_what_is_kept_would_be_too_long() {
+    for is_opened_again in [false, true] {
+        let disk = disk_that_reads();
+        let volume = disk.open();
+        let tree = linked_tree(&volume, mkdir(&volume, ROOT, "dir").node);
+        mkfile_deep(&volume, tree, "/dir/tree".len(), KEY_BYTES_MAX - KEPT_BYTES);
+        mkdir(&volume, ROOT, "other directory");
+        volume.close().unwrap();
+        drop(volume);
+        let (disk, mut volume, _) = put_off(&disk, "/dir/tree");
+        if is_opened_again {
+            // It finds that the disk fails still.
+            volume.env().abandon();
+            drop(volume);
+            volume = opened_without_kept(&disk);
+        }
+        let dir = volume.resolve(b"/dir").unwrap().node;
+        let other = volume.resolve(b"/other directory").unwrap().node;
+        let rename = |from: (InodeId, &str), to: (InodeId, &str), exchange| {
+            let flags = betrfs::RenameFlags { exchange, ..Default::default() };
+            volume.rename(from.0, from.1.as_bytes(), to.0, to.1.as_bytes(), flags)
+        };
+        assert_eq!(rename((dir, "tree"), (dir, "trees"), false), Err(Error::NameTooLong));
+        assert_eq!(rename((ROOT, "dir"), (ROOT, "dirs"), false), Err(Error::NameTooLong));
+        for (one, two) in [("dir", "other directory"), ("other directory", "dir")] {
+            assert_eq!(rename((ROOT, one), (ROOT, two), true), Err(Error::NameTooLong));
+        }
+        assert_eq!(names(&volume, other), Vec::<String>::new());
+        // The others, and what is above and becomes shorter, go on.
+        rename((ROOT, "other directory"), (ROOT, "another directory"), false).unwrap();
+        rename((ROOT, "dir"), (ROOT, "d"), false).unwrap();
+        rename((dir, "tree"), (dir, "a tree"), false).unwrap();
+        assert_eq!(rename((dir, "a tree"), (dir, "the tree"), false), Err(Error::NameTooLong));
+        assert_eq!(volume.finish_removals().snapshots.len(), 1);
+        assert!(contents(&volume, "/d/a tree/.betrfs-snapshots/kept/7 too").starts_with(b"precious"));
+        assert_sound(&volume);
+    }
+}
+
+/// Opens a volume whose disk fails until the opening has put off what it was to complete.
+fn opened_without_kept(disk: &Disk) -> Volume {
+    for at_call in 1.. {
+        let device = disk.device.clone();
+        device.set_fault(Some(Fault { at_call, op: Some(DeviceOp::Read), errno: EIO, lasting: true }));
+        let failed = device.counts().failed;
+        let opened = Volume::open(device.clone(), disk.options.clone());
+        assert!(device.counts().failed > failed, "it was not put off by any of {at_call} reads");
+        device.set_fault(None);
+        match opened {
+            Ok(volume) if takes_changes(&volume) => return volume,
+            Ok(volume) => volume.env().abandon(),
+            Err(_) => {}
+        }
+    }
+    unreachable!()
+}
+
 /// What a full disk has stopped of it goes on once there is room.
 #[test]
 fn a_way_back_that_a_full_disk_has_stopped_is_finished_once_there_is_room() {
