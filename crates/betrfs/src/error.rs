@@ -24,7 +24,8 @@ pub enum Error {
     /// The directory has entries.
     #[error("the directory is not empty")]
     NotEmpty,
-    /// The directory has snapshots; or a directory below it has, and everything below was to be removed.
+    /// The directory has snapshots, or one is still to be made of it; or that is so of a directory below it,
+    /// and everything below was to be removed.
     #[error(
         "snapshots hold the directory: `betrfs snapshot delete` removes one, `betrfs rm-tree --snapshots` all \
          together with the directory"

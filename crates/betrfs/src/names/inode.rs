@@ -181,6 +181,26 @@ impl Inode {
         matches!(*self.seat.lock(), Place::Object { oid, .. } if oid == id)
     }
 
+    /// Whether it is the directory of this path, which is not in a snapshot. Looks at no more inodes than
+    /// there are names in the path; valid as long as the namespace is held.
+    pub fn is_at(&self, path: &[u8]) -> bool {
+        let (mut rest, mut place) = (path, self.place());
+        loop {
+            place = match place {
+                Place::Root => return rest.is_empty(),
+                _ if place.is_cut_off() => return false,
+                Place::Named { parent, name, .. } => {
+                    match rest.strip_suffix(&*name).and_then(|above| above.strip_suffix(&[0])) {
+                        Some(above) => rest = above,
+                        None => return false,
+                    }
+                    parent.place()
+                }
+                _ => return false,
+            };
+        }
+    }
+
     /// Whether it is the entry with the snapshots of a directory.
     pub fn holds_snapshots_of(&self, dir: &Arc<Inode>) -> bool {
         matches!(&*self.seat.lock(), Place::Snapshots { of } if Arc::ptr_eq(of, dir))

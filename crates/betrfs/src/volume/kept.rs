@@ -5,7 +5,8 @@
 //! that its names are led to new files, and it gets its name as a snapshot, in one batch. A crash in between
 //! leaves a marker with the directory's inode number and that name, by which the next opening goes on; the
 //! directory may have been moved meanwhile. Until then nobody else can take the name, and the directory stays
-//! in memory: it cannot be moved to where the keys of the snapshot would be too long.
+//! in memory: it cannot be moved to where the keys of the snapshot would be too long, and what is kept holds
+//! it as a snapshot would. Who removes the directory with its snapshots gives it up, too.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -31,12 +32,14 @@ pub(super) struct Kept {
     pub kept_as: KeptAs,
     /// Its directory, which stays in memory for it. `None` after an opening, until it was looked for.
     dir: Option<Arc<Inode>>,
+    /// Whether it was given up with the snapshots of its directory.
+    is_given_up: bool,
 }
 
 impl Kept {
     /// One that an opening has found.
     pub fn found(number: u64, kept_as: KeptAs) -> Kept {
-        Kept { number, kept_as, dir: None }
+        Kept { number, kept_as, dir: None, is_given_up: false }
     }
 }
 
@@ -78,7 +81,7 @@ impl Volume {
             batch.put(DATA, &key::quota_use(&own), &used.encode());
         }
         copy_below(op, batch, number, record, (&own_key, &path))?;
-        Ok(Kept { number, kept_as, dir: Some(dir.clone()) })
+        Ok(Kept { number, kept_as, dir: Some(dir.clone()), is_given_up: false })
     }
 
     /// Refuses what would make the keys of a snapshot too long: that of a directory of this path, under this
@@ -131,8 +134,8 @@ impl Volume {
 
     /// What becomes snapshots of a directory of this path and of those below it, with their paths. The caller
     /// has [found](Volume::find_kept_dirs) them.
-    fn kept_within(&self, op: &Op<'_>, path: &[u8]) -> Vec<(Kept, Vec<u8>)> {
-        let all = self.unfinished.left.lock().kept.clone();
+    pub(super) fn kept_within(&self, op: &Op<'_>, path: &[u8]) -> Vec<(Kept, Vec<u8>)> {
+        let all = self.pending_kept();
         let with_path = |kept: Kept| {
             // One that has no path was removed.
             let at = op.dir_path(kept.dir.as_ref()?).ok()?.bytes;
@@ -184,7 +187,58 @@ impl Volume {
     /// Whether a snapshot of a directory will get this name.
     pub(super) fn is_kept_name(&self, of: &Inode, name: &[u8]) -> bool {
         let left = self.unfinished.left.lock();
-        left.kept.iter().any(|kept| kept.kept_as.of == of.id.0 && kept.kept_as.name == name)
+        let mut pending = left.kept.iter().filter(|kept| !kept.is_given_up);
+        pending.any(|kept| kept.kept_as.of == of.id.0 && kept.kept_as.name == name)
+    }
+
+    /// Whether a snapshot of the directory of this path is still to be made, which holds it as one that is
+    /// there. The caller holds the namespace, and the directory is in memory.
+    pub(super) fn is_held_by_kept(&self, path: &[u8]) -> bool {
+        let mut pending = self.pending_kept().into_iter();
+        pending.any(|kept| {
+            let dir = kept.dir.or_else(|| self.table.get(InodeId(kept.kept_as.of)));
+            dir.is_some_and(|dir| dir.is_at(path))
+        })
+    }
+
+    /// Those that were not given up.
+    fn pending_kept(&self) -> Vec<Kept> {
+        let left = self.unfinished.left.lock();
+        left.kept.iter().filter(|kept| !kept.is_given_up).cloned().collect()
+    }
+
+    /// Adds to a batch that some which were to become snapshots are given up.
+    pub(super) fn give_up_kept(batch: &mut Batch, given_up: &[(Kept, Vec<u8>)]) {
+        for (kept, _) in given_up {
+            batch.put(META, &key::marker(kept.number), &Marker::Detached(Detached::Copy).encode());
+        }
+    }
+
+    /// Notes those that a committed batch gives up: they hold no name and no directory any more.
+    pub(super) fn note_given_up(&self, _: &Exclusive<'_>, given_up: &[(Kept, Vec<u8>)]) {
+        if given_up.is_empty() {
+            return;
+        }
+        for kept in &mut self.unfinished.left.lock().kept {
+            kept.is_given_up |= given_up.iter().any(|(other, _)| other.number == kept.number);
+        }
+    }
+
+    /// Clears those that were given up, unless somebody makes snapshots right now, who comes to them. The
+    /// caller holds no lock. Returns what `clear_or_put_off` does.
+    pub(super) fn clear_given_up(&self) -> Vec<InodeId> {
+        let Some(_making) = self.unfinished.making.try_lock() else { return Vec::new() };
+        let Some(_going) = self.own_changes.begin() else { return Vec::new() };
+        let all = self.unfinished.left.lock().kept.clone();
+        let given_up = all.iter().filter(|kept| kept.is_given_up);
+        given_up.flat_map(|kept| self.clear_kept(kept)).collect()
+    }
+
+    /// Clears one that is not to become a snapshot any more.
+    fn clear_kept(&self, kept: &Kept) -> Vec<InodeId> {
+        let changed = self.clear_or_put_off(kept.number, Detached::Copy);
+        self.unfinished.left.lock().kept.retain(|other| other.number != kept.number);
+        changed
     }
 
     /// Makes snapshots of all detached trees that are to become such, whoever has begun with them. What fails
@@ -193,23 +247,24 @@ impl Volume {
         let Some(_going) = self.own_changes.begin() else { return };
         let all: Vec<Kept> = self.unfinished.left.lock().kept.clone();
         for kept in all {
-            match self.make_one_kept(&kept) {
-                Ok(snapshots) => finished.snapshots.push((snapshots, Arc::from(&*kept.kept_as.name))),
-                // Its directory is gone, and its snapshots with it.
-                Err(Error::NotFound | Error::Stale) => {
-                    finished.changed.extend(self.clear_or_put_off(kept.number, Detached::Copy));
+            let made = if kept.is_given_up { Err(Error::NotFound) } else { self.make_one_kept(&kept) };
+            match made {
+                Ok(snapshots) => {
+                    finished.snapshots.push((snapshots, Arc::from(&*kept.kept_as.name)));
+                    // `kept` holds the directory until the lock was given back.
+                    self.unfinished.left.lock().kept.retain(|other| other.number != kept.number);
                 }
-                Err(_) => continue,
+                // Its directory is gone, or it was given up.
+                Err(Error::NotFound | Error::Stale) => finished.changed.extend(self.clear_kept(&kept)),
+                Err(_) => {}
             }
-            // `kept` holds the directory until the lock was given back.
-            self.unfinished.left.lock().kept.retain(|other| other.number != kept.number);
         }
     }
 
     /// Makes a snapshot of a detached tree. Returns the entry of the directory's snapshots.
     ///
     /// # Errors
-    /// The engine's; [`Error::NotFound`] or [`Error::Stale`] if the directory is gone.
+    /// The engine's; [`Error::NotFound`] or [`Error::Stale`] if the directory is gone, or it was given up.
     fn make_one_kept(&self, kept: &Kept) -> Result<InodeId> {
         let of = match &kept.dir {
             Some(dir) => dir.clone(),
@@ -228,7 +283,8 @@ impl Volume {
         op.without_waiting(|| {
             let exclusive = self.exclusive(&op, &[of, snapshots], &[(snapshots, name)]);
             let (of, snapshots) = (self.inode(of)?, self.inode(snapshots)?);
-            if self.is_removed(&exclusive, &of) {
+            let is_pending = self.pending_kept().iter().any(|pending| pending.number == *number);
+            if self.is_removed(&exclusive, &of) || !is_pending {
                 return Err(Error::NotFound);
             }
             let own = key::detached_own(*number);

@@ -146,6 +146,7 @@ impl Volume {
         by: Option<&Owned>,
         measuring: &Measuring<'_>,
     ) -> Result<Vec<InodeId>> {
+        self.find_kept_dirs()?;
         let op = self.update(OpKind::RemoveTree, 0)?;
         self.strike_closed(node);
         op.without_waiting(|| {
@@ -157,11 +158,12 @@ impl Volume {
             refuse_if_protected(&dir.state.read().record)?;
             let path = op.dir_path(&dir)?;
             let has_snapshots = op.scan(META, key::snapshots(&path.bytes)).next()?.is_some();
-            if has_snapshots && snapshots == SnapshotsBelow::Hold {
+            let kept = self.kept_within(&op, &path.bytes);
+            if (has_snapshots || !kept.is_empty()) && snapshots == SnapshotsBelow::Hold {
                 return Err(Error::HeldBySnapshots);
             }
             let mut record = dir.state.read().record.clone();
-            if record.entries == 0 && !has_snapshots {
+            if record.entries == 0 && !has_snapshots && kept.is_empty() {
                 return Ok(Vec::new());
             }
             let now_ns = self.platform.now_ns();
@@ -184,9 +186,11 @@ impl Volume {
             let mut batch = Batch::new();
             let removal = self.remove_contents(&exclusive, &op, &mut batch, &emptied, now_ns)?;
             batch.put(META, &key::own(&path.bytes), &record.encode());
+            Self::give_up_kept(&mut batch, &kept);
             let charge = self.charge(&op, &path, -less, &mut batch)?;
             op.commit(&batch)?;
             charge.keep();
+            self.note_given_up(&exclusive, &kept);
 
             let own_snapshots = {
                 let mut state = dir.state.write();
@@ -200,7 +204,11 @@ impl Volume {
                 own.state.write().record = record.into();
                 cut_off.extend(self.cut_off(&exclusive, &own));
             }
-            Ok(self.removed(exclusive, removal, cut_off, now_ns))
+            let mut held = self.removed(exclusive, removal, cut_off, now_ns);
+            if !kept.is_empty() {
+                held.extend(self.clear_given_up());
+            }
+            Ok(held)
         })
     }
 

@@ -69,6 +69,7 @@ impl Volume {
     /// [`Error::NameTooLong`] also if a key below the snapshot, or below the one that keeps the present
     /// state, might become too long. Nothing has changed then.
     pub fn restore_snapshot(&self, node: InodeId, name: &[u8], keep_as: &[u8]) -> Result<Restored> {
+        self.find_kept_dirs()?;
         let source = {
             let op = self.query_for_objects(OpKind::Lookup);
             op.without_waiting(|| {
@@ -206,6 +207,7 @@ impl Volume {
     /// # Errors
     /// Those of `restore_snapshot` but for the length of keys below the snapshot.
     pub fn may_restore_snapshot(&self, node: InodeId, name: &[u8], keep_as: &[u8]) -> Result<()> {
+        self.find_kept_dirs()?;
         let op = self.query_for_objects(OpKind::Lookup);
         let shared = self.namespace.shared();
         self.restoration(&shared, &op, node, name, keep_as).map(drop)
@@ -233,7 +235,9 @@ impl Volume {
             return Err(Error::Exists);
         }
         refuse_if_protected(&dir.state.read().record)?;
-        if op.has_any(META, key::snapshots_below(&path))? {
+        let is_below = |(_, at): &(_, Vec<u8>)| *at != path;
+        if op.has_any(META, key::snapshots_below(&path))? || self.kept_within(op, &path).iter().any(is_below)
+        {
             return Err(Error::HeldBySnapshots);
         }
         Ok(Restoration { dir, snapshots, source, path, above })

@@ -297,13 +297,17 @@ impl Volume {
         })
     }
 
-    /// Refuses the removal of a directory that is not empty or has snapshots. The record of a copied
-    /// directory counts its source's snapshots, which the copy does not have.
+    /// Refuses the removal of a directory that is not empty, or has snapshots or is to get one (`kept.rs`).
+    /// The caller has it in memory. The record of a copied directory counts its source's snapshots, which the
+    /// copy does not have.
     pub(super) fn refuse_in_use(&self, op: &Op<'_>, record: &Record, path: &[u8]) -> Result<()> {
         if record.entries > 0 {
             return Err(Error::NotEmpty);
         }
         if record.snapshots > 0 && op.scan(META, key::entries(&key::snapshots_path(path))).next()?.is_some() {
+            return Err(Error::HeldBySnapshots);
+        }
+        if self.is_held_by_kept(path) {
             return Err(Error::HeldBySnapshots);
         }
         Ok(())

@@ -11,7 +11,7 @@ use betree_sim::{EIO, ENOSPC, Fault};
 
 use crate::detached::{META, disk, farm, links, markers};
 use crate::support::*;
-use betrfs::{Error, InodeId, OpKind, SNAPSHOTS_NAME, Volume};
+use betrfs::{Error, InodeId, OpKind, SNAPSHOTS_NAME, SnapshotsBelow, Volume};
 
 /// A tree of whose files some were changed since its snapshot `s`, and one was made.
 fn changed_farm(volume: &Volume, files: u64) -> InodeId {
@@ -414,6 +414,91 @@ fn a_directory_does_not_move_to_where_the_keys_of_what_is_kept_would_be_too_long
         assert_eq!(volume.finish_removals().snapshots.len(), 1);
         assert!(contents(&volume, "/d/a tree/.betrfs-snapshots/kept/7 too").starts_with(b"precious"));
         assert_sound(&volume);
+    }
+}
+
+/// Until what is kept has its name, it holds its directory as the snapshot will.
+#[test]
+fn what_is_kept_holds_its_directory_before_it_has_its_name() {
+    let disk = disk_that_reads();
+    let volume = disk.open();
+    let dir = mkdir(&volume, ROOT, "dir").node;
+    let snapshots = volume.lookup(dir, SNAPSHOTS_NAME).unwrap().node;
+    volume.create(snapshots, b"before", &new_dir()).unwrap();
+    linked_tree(&volume, dir);
+    mkdir(&volume, ROOT, "moved");
+    mkdir(&volume, ROOT, "source");
+    volume.close().unwrap();
+    drop(volume);
+    let (disk, mut volume, _) = put_off(&disk, "/dir/tree");
+    for is_opened_again in [false, true] {
+        if is_opened_again {
+            volume.env().abandon();
+            drop(volume);
+            volume = opened_without_kept(&disk);
+        }
+        let dir = volume.resolve(b"/dir").unwrap().node;
+        let tree = volume.resolve(b"/dir/tree").unwrap().node;
+        let snapshots = volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node;
+        let held = Err(Error::HeldBySnapshots);
+        if !is_opened_again {
+            assert_eq!(volume.may_restore_snapshot(dir, b"before", b"kept"), held);
+            assert_eq!(volume.restore_snapshot(dir, b"before", b"kept").map(drop), held);
+            // No other snapshot holds it.
+            volume.rmdir(volume.lookup(dir, SNAPSHOTS_NAME).unwrap().node, b"before").unwrap();
+            volume.rmdir(snapshots, b"s").unwrap();
+        }
+        assert_eq!((names(&volume, tree), names(&volume, snapshots)), (Vec::new(), Vec::new()));
+        let source = volume.resolve(b"/source").unwrap().node;
+        assert_eq!(volume.rmdir(dir, b"tree").map(drop), held);
+        for node in [tree, dir, ROOT] {
+            assert_eq!(volume.remove_below(node, SnapshotsBelow::Hold).map(drop), held);
+        }
+        assert_eq!(volume.rename(ROOT, b"moved", dir, b"tree", betrfs::RenameFlags::default()), held);
+        assert_eq!(volume.clone_onto(source, tree), held);
+        assert_eq!(names(&volume, snapshots), Vec::<String>::new(), "it was finished meanwhile");
+        volume.sync().unwrap();
+    }
+    let tree = volume.resolve(b"/dir/tree").unwrap().node;
+    let snapshots = volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node;
+    assert_eq!(volume.finish_removals().snapshots, [(snapshots, Arc::from(&b"kept"[..]))]);
+    assert!(contents(&volume, "/dir/tree/.betrfs-snapshots/kept/7 too").starts_with(b"precious"));
+    assert_sound(&volume);
+}
+
+/// Who removes a directory with its snapshots gives up what is kept for it, and one above may go as well.
+#[test]
+fn what_is_kept_is_given_up_with_the_snapshots_of_its_directory() {
+    let disk = disk_that_reads();
+    let volume = disk.open();
+    linked_tree(&volume, mkdir(&volume, ROOT, "dir").node);
+    volume.close().unwrap();
+    drop(volume);
+    for emptied in ["/dir/tree", "/dir"] {
+        for is_opened_again in [false, true] {
+            let (disk, mut volume, _) = put_off(&disk, "/dir/tree");
+            if is_opened_again {
+                volume.env().abandon();
+                drop(volume);
+                volume = opened_without_kept(&disk);
+            }
+            let dir = volume.resolve(b"/dir").unwrap().node;
+            volume
+                .remove_below(volume.resolve(emptied.as_bytes()).unwrap().node, SnapshotsBelow::Go)
+                .unwrap();
+            if emptied == "/dir/tree" {
+                let tree = volume.resolve(b"/dir/tree").unwrap().node;
+                let snapshots = volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node;
+                volume.create(snapshots, b"kept", &new_dir()).unwrap();
+                volume.rmdir(snapshots, b"kept").unwrap();
+                volume.rmdir(dir, b"tree").unwrap();
+            }
+            volume.rmdir(ROOT, b"dir").unwrap();
+            assert_eq!(volume.finish_removals(), betrfs::Finished::default());
+            assert_sound(&volume);
+            volume.close().unwrap();
+            assert_eq!(markers(&disk.device), BTreeSet::new());
+        }
     }
 }
 
