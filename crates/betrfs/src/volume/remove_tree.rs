@@ -244,12 +244,15 @@ impl Volume {
             removal.dropped.push((inode, Dropped::gone(record, place, emptied.quotas.clone())));
         }
         let mut names = NamesOfFiles::new();
-        let mut seen = 0;
+        let (mut seen, mut one_by_one) = (0, false);
         for range in emptied.ranges() {
             let mut links = op.scan(LINKS, range);
             while let Some((at, oid)) = links.next()? {
                 seen += 1;
-                if seen > self.links_alone_max {
+                if seen > self.links_alone_max && !one_by_one {
+                    one_by_one = !self.may_detach(op, emptied)?;
+                }
+                if seen > self.links_alone_max && !one_by_one {
                     let measuring = emptied.measuring;
                     removal.names = measuring.map(|measuring| measuring.names(emptied.dir)).transpose()?;
                     removal.detached = Some(self.detach(op, batch, emptied)?);
@@ -289,6 +292,23 @@ impl Volume {
             }
             open.iter().try_for_each(|inode| self.become_linked(exclusive, op, inode, now_ns))?;
             op.give_turn()?;
+        }
+    }
+
+    /// Whether a directory's contents can become a detached tree: the prefix of its keys may be some bytes
+    /// longer than that of a short path, and then the longest keys would be over the limit.
+    fn may_detach(&self, op: &Op<'_>, emptied: &Emptied<'_>) -> Result<bool> {
+        let mut moves = Batch::new();
+        for (from, to) in emptied.moves(0).filter(|(from, to)| from.len() < to.len()) {
+            for dict in [META, DATA, LINKS] {
+                if op.has_any(dict, key::within(from.clone()))? {
+                    moves.clone_range(dict, &from, &to);
+                }
+            }
+        }
+        match op.try_clones(&moves) {
+            Err(Error::NameTooLong) => Ok(false),
+            tried => tried.map(|()| true),
         }
     }
 

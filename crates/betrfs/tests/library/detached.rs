@@ -11,6 +11,7 @@ use betree::{Cut, DictId, Env};
 use betree_platform::DeviceOp;
 use betree_sim::{ENOSPC, Fault, MemDevice};
 
+use crate::kept::{KEY_BYTES_MAX, mkfile_deep};
 use crate::support::*;
 use crate::waiting::{Act, OnRead};
 use betrfs::{Error, InodeId, OpKind, SNAPSHOTS_NAME, SnapshotsBelow, Volume};
@@ -347,6 +348,27 @@ fn a_copy_with_many_links_that_is_refused_at_its_end_is_cleared() {
     volume.clone_inode(tree, home, b"copy").unwrap();
     assert_eq!(volume.quota(home).unwrap().unwrap().used.objects, 23);
     assert_sound(&volume);
+}
+
+/// A short path is shorter than that of a detached tree: there the longest keys would be too long.
+#[test]
+fn a_tree_with_many_links_and_the_longest_keys_is_removed() {
+    for (name, links_alone_max) in [("t", 1000), ("t", 8), ("a long name", 8)] {
+        let disk = disk(links_alone_max);
+        let volume = disk.open();
+        let (tree, beside) = (mkdir(&volume, ROOT, name).node, mkdir(&volume, ROOT, "beside").node);
+        for i in 0..20 {
+            let file = mkfile(&volume, tree, &format!("{i}")).node;
+            volume.link(file, tree, format!("{i} too").as_bytes()).unwrap();
+            volume.link(file, beside, format!("{i}").as_bytes()).unwrap();
+        }
+        let file = mkfile_deep(&volume, tree, 1 + name.len(), KEY_BYTES_MAX);
+        let attribute = format!("user.{}", "x".repeat(250));
+        volume.set_xattr(file, attribute.as_bytes(), &[5; 3000], betrfs::XattrMode::Any).unwrap();
+        volume.remove_below(tree, SnapshotsBelow::Hold).unwrap();
+        assert_eq!((names(&volume, tree), links(&volume, "/beside/7")), (Vec::new(), 1));
+        assert_sound(&volume);
+    }
 }
 
 /// A target below its source is left out of the copy. What comes into it after it was found empty, while the

@@ -335,7 +335,7 @@ fn linked_tree(volume: &Volume, parent: InodeId) -> InodeId {
 }
 
 /// Makes a file below a directory, whose path has `path_bytes` bytes, with a key of `key_bytes` bytes.
-fn mkfile_deep(volume: &Volume, mut dir: InodeId, path_bytes: usize, key_bytes: usize) -> InodeId {
+pub fn mkfile_deep(volume: &Volume, mut dir: InodeId, path_bytes: usize, key_bytes: usize) -> InodeId {
     let mut rest = key_bytes - path_bytes;
     while rest > 2 + 255 {
         dir = mkdir(volume, dir, &"d".repeat(255.min(rest - 4))).node;
@@ -345,7 +345,7 @@ fn mkfile_deep(volume: &Volume, mut dir: InodeId, path_bytes: usize, key_bytes: 
 }
 
 /// The longest key of an object.
-const KEY_BYTES_MAX: usize = betree::KEY_BYTES_MAX - 2 - 255;
+pub const KEY_BYTES_MAX: usize = betree::KEY_BYTES_MAX - 2 - 255;
 /// By how much a key in a snapshot `kept` of `/dir/tree` is longer than that in the directory.
 const KEPT_BYTES: usize = 3 + "kept".len();
 
