@@ -32,6 +32,8 @@ pub(super) struct Kept {
     pub kept_as: KeptAs,
     /// Its directory, which stays in memory for it. `None` after an opening, until it was looked for.
     dir: Option<Arc<Inode>>,
+    /// Whether the search for it has ended without it.
+    is_not_found: bool,
     /// Whether it was given up with the snapshots of its directory.
     is_given_up: bool,
 }
@@ -39,7 +41,7 @@ pub(super) struct Kept {
 impl Kept {
     /// One that an opening has found.
     pub fn found(number: u64, kept_as: KeptAs) -> Kept {
-        Kept { number, kept_as, dir: None, is_given_up: false }
+        Kept { number, kept_as, dir: None, is_not_found: false, is_given_up: false }
     }
 }
 
@@ -81,7 +83,7 @@ impl Volume {
             batch.put(DATA, &key::quota_use(&own), &used.encode());
         }
         copy_below(op, batch, number, record, (&own_key, &path))?;
-        Ok(Kept { number, kept_as, dir: Some(dir.clone()), is_given_up: false })
+        Ok(Kept { dir: Some(dir.clone()), ..Kept::found(number, kept_as) })
     }
 
     /// Refuses what would make the keys of a snapshot too long: that of a directory of this path, under this
@@ -152,17 +154,27 @@ impl Volume {
     pub(super) fn find_kept_dirs(&self) -> Result<()> {
         let unknown: Vec<u64> = {
             let left = self.unfinished.left.lock();
-            left.kept.iter().filter(|kept| kept.dir.is_none()).map(|kept| kept.kept_as.of).collect()
+            let unknown = left.kept.iter().filter(|kept| kept.dir.is_none() && !kept.is_not_found);
+            unknown.map(|kept| kept.kept_as.of).collect()
         };
         for of in unknown {
             match self.find_kept_dir(of) {
-                Ok(_) | Err(Error::NotFound | Error::Stale | Error::SearchGivenUp { .. }) => {}
+                Ok(_) => {}
+                Err(Error::NotFound | Error::Stale | Error::SearchGivenUp { .. }) => self.note_not_found(of),
                 // Nobody comes to what was lost, and no snapshot is made of it.
-                Err(error) if error.is_loss() => {}
+                Err(error) if error.is_loss() => self.note_not_found(of),
                 Err(error) => return Err(error),
             }
         }
         Ok(())
+    }
+
+    /// Notes that the search for a directory has ended without it: no operation makes it again, but the one
+    /// that makes the snapshots.
+    fn note_not_found(&self, of: u64) {
+        for kept in self.unfinished.left.lock().kept.iter_mut().filter(|kept| kept.kept_as.of == of) {
+            kept.is_not_found = true;
+        }
     }
 
     /// The directory of this inode number, of which a snapshot is to be made.
