@@ -10,6 +10,7 @@ mod contents;
 mod damaged_keys;
 mod gaps;
 mod losses;
+mod lost_links;
 mod memory;
 mod mends;
 mod names;
@@ -63,8 +64,13 @@ struct Check<'a> {
     pairs: u32,
     findings: Findings,
     gaps: Gaps,
-    /// Known damage in `data` that scans have met.
+    /// Known damage in `data` and among the objects that scans have met.
     known_in_data: Vec<(Cut, Cut)>,
+    known_in_objects: Vec<(Cut, Cut)>,
+    /// The numbers of files whose records are lost.
+    lost_objects: BTreeSet<u64>,
+    /// The parts of the list of links that are made anew.
+    relisting: Gaps,
     /// By path.
     dirs: BTreeMap<Vec<u8>, DirCount>,
     /// By object id.
@@ -310,6 +316,7 @@ fn scan<'v>(
     let mut check = Check { is_of_one_moment, mends, ..Check::begin(op, findings, go_on) };
     check.damaged_keys(damaged);
     check.reserved();
+    check.lost_links();
     check.names();
     check.counts();
     check.quotas();
@@ -334,6 +341,9 @@ impl<'a> Check<'a> {
             findings,
             gaps: Gaps::default(),
             known_in_data: Vec::new(),
+            known_in_objects: Vec::new(),
+            lost_objects: BTreeSet::new(),
+            relisting: Gaps::default(),
             dirs: BTreeMap::new(),
             links: BTreeMap::new(),
             orphans: BTreeSet::new(),
@@ -419,6 +429,15 @@ impl Check<'_> {
         let is_known = |error: &betree::Error| matches!(error, betree::Error::KnownDamage { .. });
         if dict == DATA && self.mends.is_some() && errors.iter().all(is_known) {
             self.known_in_data.push((lo.clone(), hi.clone()));
+        }
+        let objects = key::within(key::all_objects());
+        if dict == META
+            && self.mends.is_some()
+            && lo < objects.1
+            && hi > objects.0
+            && errors.iter().all(is_known)
+        {
+            self.known_in_objects.push((lo.clone().max(objects.0), hi.clone().min(objects.1)));
         }
         // A range that is scanned twice is reported once.
         if dict == META && self.gaps.over(META, &(lo.clone(), hi.clone())).is_none() {

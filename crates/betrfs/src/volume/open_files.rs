@@ -11,7 +11,8 @@ use crate::types::{FileType, InodeId};
 use crate::volume::Volume;
 
 impl Volume {
-    /// The open files that a copy of an object would hold if it were made now.
+    /// The open files that a copy of an object would hold if it were made now; where a part of the list of
+    /// linked files is damaged, open linked files outside of it too.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -45,10 +46,21 @@ impl Volume {
         if let Some(path) = path {
             // They may be many, and nobody waits for them.
             let mut links = op.scan(LINKS, key::subtree(&path.bytes));
-            while let Some((at, oid)) = links.next()? {
+            let mut passed = Vec::new();
+            loop {
+                let next = links.next_past(&mut |unreadable| passed.extend(unreadable.errors));
+                if let Some(error) = passed.iter().find(|error| !error.is_damage()) {
+                    return Err(error.clone().into());
+                }
+                let Some((at, oid)) = next else { break };
                 let oid =
                     oid.try_into().map(u64::from_be_bytes).map_err(|_| damaged(at, "it is no object id"))?;
                 open.extend(self.table.object(oid).filter(is_open_file));
+            }
+            if !passed.is_empty() {
+                // Each linked file may have a name there.
+                let is_linked = |inode: &Arc<Inode>| matches!(inode.place(), Place::Object { .. });
+                open.extend(self.table.all().into_iter().filter(is_linked).filter(is_open_file));
             }
         }
         let mut open: Vec<InodeId> = open.iter().map(|inode| inode.id).collect();

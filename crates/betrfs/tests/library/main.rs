@@ -26,6 +26,7 @@ mod known_damage;
 mod links;
 mod listings;
 mod lost_blocks;
+mod lost_links;
 mod map;
 mod no_progress;
 mod node_copies;

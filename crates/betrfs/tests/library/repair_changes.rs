@@ -174,7 +174,7 @@ fn a_directory_that_is_made_again_is_for_root_alone() {
 }
 
 /// Blocks of a dictionary's leaves.
-fn leaves(disk: &Disk, dict: u8) -> Vec<u64> {
+pub fn leaves(disk: &Disk, dict: u8) -> Vec<u64> {
     let options = Volume::engine_options(4 << 20);
     let inspector = Inspector::open(disk.device.clone(), options, &mut |found| panic!("{found}")).unwrap();
     let is_leaf = |id| {
@@ -189,7 +189,7 @@ fn leaves(disk: &Disk, dict: u8) -> Vec<u64> {
 }
 
 /// A copy of a volume in which the nodes at these blocks are lost.
-fn without(disk: &Disk, blocks: &[u64]) -> Arc<MemDevice> {
+pub fn without(disk: &Disk, blocks: &[u64]) -> Arc<MemDevice> {
     let device = Arc::new(disk.device.copy());
     for block in blocks {
         device.write_at(block * BLOCK_BYTES as u64, &[7; BLOCK_BYTES]).unwrap();
@@ -218,7 +218,7 @@ fn with_attributes() -> Disk {
     disk
 }
 
-fn repair_of(disk: &Disk, device: &Arc<MemDevice>) -> Repair {
+pub fn repair_of(disk: &Disk, device: &Arc<MemDevice>) -> Repair {
     Volume::repair(device.clone(), &disk.options, Mending::All, &mut |_| true, &mut |_, _| ()).unwrap()
 }
 

@@ -306,7 +306,7 @@ impl Check<'_> {
 
 impl Check<'_> {
     /// Counts a name in a detached tree.
-    fn detached_link(&mut self, number: u64, at: &[u8], oid: &[u8]) {
+    pub(super) fn detached_link(&mut self, number: u64, at: &[u8], oid: &[u8]) {
         let why = self.detached.get(&number).copied();
         if why.is_none() && self.is_of_no_detached_tree(number, at) {
             self.mend_by_removal_of(Code::BadKey, LINKS, at);

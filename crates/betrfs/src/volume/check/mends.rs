@@ -108,13 +108,13 @@ impl Check<'_> {
         self.mends.is_some() && self.is_of_one_moment
     }
 
-    /// Removes known damage over keys of `data` that no file has.
-    pub(super) fn mend_unowned_damage(&mut self, ranges: &[(Cut, Cut)]) {
+    /// Removes known damage over keys of `data` or `meta` that no file has.
+    pub(super) fn mend_unowned_damage(&mut self, dict: DictId, ranges: &[(Cut, Cut)]) {
         let Some(mends) = self.mends.as_mut().filter(|mends| mends.mending == Mending::All) else { return };
         if ranges.is_empty() {
             return;
         }
-        ranges.iter().for_each(|(lo, hi)| mends.batch.delete_range(DATA, lo, hi));
+        ranges.iter().for_each(|(lo, hi)| mends.batch.delete_range(dict, lo, hi));
         let what = format!("known damage where no file has a key goes, in {} ranges", ranges.len());
         mends.done.push(Mended { code: FindingCode::KnownDamage.name(), loses: false, what });
     }
@@ -248,6 +248,27 @@ impl Check<'_> {
         if self.is_mending() {
             let value = oid.to_be_bytes().to_vec();
             self.mend(code, at, Vec::from([Change::Put(LINKS, at.to_vec(), value)]));
+        }
+    }
+
+    /// Removes known damage from the list of links; returns whether it is made anew there.
+    pub(super) fn mend_lost_links(&mut self, ranges: &[(Cut, Cut)]) -> bool {
+        let is_mending = self.is_mending();
+        let is_wanted = |mends: &&mut Mends| is_mending && mends.mending == Mending::All;
+        let Some(mends) = self.mends.as_mut().filter(is_wanted) else { return false };
+        ranges.iter().for_each(|(lo, hi)| mends.batch.delete_range(LINKS, lo, hi));
+        let what = "the list of names of linked files is made anew where it was lost".into();
+        mends.done.push(Mended { code: Code::NotListed.name(), loses: false, what });
+        true
+    }
+
+    /// Lists a name where the list is made anew, unless the name goes. These may be many.
+    pub(super) fn relist(&mut self, at: &[u8], oid: u64) {
+        if let Some(mends) = &mut self.mends
+            && self.relisting.at(LINKS, at).is_some()
+            && !mends.changed.contains(&(LINKS.0, at.to_vec()))
+        {
+            mends.batch.put(LINKS, at, &oid.to_be_bytes());
         }
     }
 

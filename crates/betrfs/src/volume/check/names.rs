@@ -53,7 +53,7 @@ pub(super) struct Unchecked {
     pub linked_files: u64,
     /// Directories and linked files that were not counted, because they are many.
     dirs_uncounted: u64,
-    links_uncounted: u64,
+    pub links_uncounted: u64,
     pub blocks: u64,
     pub owners: u64,
     pub quotas: u64,
@@ -345,6 +345,8 @@ impl Check<'_> {
                 if !self.is_lost(META, &key::object(redirect.oid), Lost::Name { own: at }) {
                     self.misfit(Code::LostFile, at, "the file that it links to is lost");
                     self.mend_by_removal(Code::LostFile, at);
+                } else if self.mends.is_some() {
+                    self.lost_objects.insert(redirect.oid);
                 }
             }
             Some(link) => {
@@ -366,7 +368,10 @@ impl Check<'_> {
                 self.misfit(Code::NotListed, at, "it is not listed, or wrongly, among the links");
                 self.mend_listing(Code::NotListed, at, redirect.oid);
             }
-            None => drop(self.is_lost(LINKS, at, Lost::Link { own: at })),
+            None => {
+                self.is_lost(LINKS, at, Lost::Link { own: at });
+                self.relist(at, redirect.oid);
+            }
         }
     }
 

@@ -11,34 +11,41 @@ use betree::Cut;
 use super::Check;
 use crate::contents::POINT_DELETES_MAX;
 use crate::schema::block::BLOCK;
-use crate::schema::{META, Record, Stored, XattrValue, key};
+use crate::schema::{DATA, META, Record, Stored, XattrValue, key};
 use crate::types::FileType;
 
 /// A range of keys.
 type Range = (Cut, Cut);
 
 impl Check<'_> {
-    /// Collects deletes of known damage in `data` where no file has a key.
+    /// Collects deletes of known damage in `data` where no file has a key, and of that among the records of
+    /// linked files to which no name leads.
     pub(super) fn unowned_damage(&mut self) {
-        let mut known = core::mem::take(&mut self.known_in_data);
+        let known = core::mem::take(&mut self.known_in_data);
         if !self.is_mending() || self.gaps.touch(META, &key::markers()) {
             return;
         }
-        known.sort();
-        let mut joined: Vec<Range> = Vec::new();
-        for (lo, hi) in known {
-            match joined.last_mut() {
-                Some((_, end)) if lo <= *end => *end = hi.max(end.clone()),
-                _ => joined.push((lo, hi)),
-            }
-        }
         let mut unowned = Vec::new();
-        for range in joined {
+        for range in joined(known) {
             if let Some(owned) = self.owned_within(&range) {
                 outside(range, owned, &mut unowned);
             }
         }
-        self.mend_unowned_damage(&unowned);
+        self.mend_unowned_damage(DATA, &unowned);
+        let [names, snapshots] = key::names();
+        let are_names_lost = self.gaps.touch(META, &names) || self.gaps.touch(META, &snapshots);
+        if are_names_lost || !self.detached.is_empty() || self.unchecked.links_uncounted > 0 {
+            return;
+        }
+        unowned.clear();
+        // In the order of their keys.
+        let owned: Vec<Range> = self.lost_objects.iter().map(|oid| only(key::object(*oid))).collect();
+        for range in joined(core::mem::take(&mut self.known_in_objects)) {
+            let from = owned.partition_point(|(_, end)| *end <= range.0);
+            let to = owned.partition_point(|(begin, _)| *begin < range.1);
+            outside(range, owned.get(from..to).unwrap_or_default().to_vec(), &mut unowned);
+        }
+        self.mend_unowned_damage(META, &unowned);
     }
 
     /// The keys in a range of `data` that files may have; `None` if not all of their names can be read.
@@ -65,11 +72,27 @@ impl Check<'_> {
     }
 }
 
+/// The same ranges, those joined that touch.
+fn joined(mut ranges: Vec<Range>) -> Vec<Range> {
+    ranges.sort();
+    let mut joined: Vec<Range> = Vec::new();
+    for (lo, hi) in ranges {
+        match joined.last_mut() {
+            Some((_, end)) if lo <= *end => *end = hi.max(end.clone()),
+            _ => joined.push((lo, hi)),
+        }
+    }
+    joined
+}
+
+fn only(key: Vec<u8>) -> Range {
+    (Cut::before(key.clone()), Cut::just_after(&key))
+}
+
 /// Adds the keys in `data` that an object may have. A file of few blocks deletes them one by one: so what it
 /// leaves between them has to go now.
 fn keys_of(own: &[u8], stored: &Stored, owned: &mut Vec<Range>) {
     let Stored::Inode(record) = stored else { return };
-    let only = |key: Vec<u8>| (Cut::before(key.clone()), Cut::just_after(&key));
     let blocks = blocks_of(record);
     if blocks > POINT_DELETES_MAX {
         owned.push(key::blocks(own, 0, blocks));

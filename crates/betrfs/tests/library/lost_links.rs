@@ -1,0 +1,159 @@
+//! Damage in the list of names of linked files: a repair makes the list anew from the names, so that nothing
+//! of it is left.
+
+use std::sync::Arc;
+
+use betree::Env;
+use betree::debug::{Inspector, Owner};
+use betree_sim::MemDevice;
+use betrfs::{Mending, OpenMode, QuotaLimits, SnapshotsBelow, Volume};
+
+use crate::repair::{LINKS, META, codes};
+use crate::repair_changes::{leaves, repair_of, without};
+use crate::support::*;
+
+/// More than the changes of one look.
+const LINKED: usize = 1100;
+
+/// Files with a name in `/a` and one in `/b`, and some with one name in `/c`.
+fn sample(linked: usize) -> Disk {
+    let disk = Disk::of_tiny_nodes(32 << 20);
+    let volume = disk.open();
+    let [a, b, c] = ["a", "b", "c"].map(|name| mkdir(&volume, ROOT, name).node);
+    for file in 0..linked {
+        let made = volume.create_with(a, name(file).as_bytes(), &new_file(), name(file).as_bytes());
+        volume.link(made.unwrap().node, b, name(file).as_bytes()).unwrap();
+    }
+    for file in 0..50 {
+        mkfile(&volume, c, &format!("plain{file}"));
+    }
+    volume.close().unwrap();
+    drop(volume);
+    disk
+}
+
+/// Blocks of the nodes of the list.
+fn nodes_of_links(disk: &Disk) -> Vec<u64> {
+    let options = Volume::engine_options(4 << 20);
+    let inspector = Inspector::open(disk.device.clone(), options, &mut |found| panic!("{found}")).unwrap();
+    let is_of_links = |id| {
+        let header = inspector.node(id, &mut |_| ()).and_then(|node| node.header);
+        header.is_some_and(|header| header.origin.dict == LINKS.0)
+    };
+    let blocks = inspector.map().into_iter();
+    blocks
+        .filter(|owned| matches!(owned.owner, Owner::Node(id) if is_of_links(id)))
+        .map(|owned| owned.blocks.start_block)
+        .collect()
+}
+
+fn name(file: usize) -> String {
+    format!("file{file:04}")
+}
+
+fn open(disk: &Disk, device: &Arc<MemDevice>) -> Volume {
+    Volume::open(device.clone(), disk.options.clone()).unwrap()
+}
+
+/// All that reads the list works, and gives what it did before.
+fn use_list(volume: &Volume, linked: usize) {
+    let [a, b, c] = ["a", "b", "c"].map(|name| volume.resolve(format!("/{name}").as_bytes()).unwrap().node);
+    assert_eq!(volume.open_files_in(ROOT).unwrap(), []);
+    volume.freeze(|| ()).unwrap().unwrap();
+    volume.usage(ROOT).unwrap();
+    for (source, copy) in [(a, "copy of a"), (c, "copy of c")] {
+        volume.clone_inode(source, ROOT, copy.as_bytes()).unwrap();
+    }
+    let new = mkdir(volume, ROOT, "new").node;
+    mkfile(volume, new, "file");
+    for dir in [b, c, new] {
+        let snapshots = volume.lookup(dir, betrfs::SNAPSHOTS_NAME).unwrap().node;
+        mkdir(volume, snapshots, "monday");
+        let _ = volume.set_quota(dir, QuotaLimits::default());
+    }
+    assert_sound(volume);
+    volume.remove_below(a, SnapshotsBelow::Hold).unwrap();
+    volume.remove_below(new, SnapshotsBelow::Go).unwrap();
+    assert_sound(volume);
+    for file in 0..linked {
+        let other = volume.resolve(format!("/b/{}", name(file)).as_bytes()).unwrap();
+        assert_eq!(other.attr.nlink, 1);
+        assert_eq!(contents(volume, &format!("/copy of a/{}", name(file))), name(file).as_bytes());
+    }
+}
+
+#[test]
+fn a_lost_list_of_names_is_made_anew_and_all_that_reads_it_works() {
+    for linked in [0, 3, LINKED] {
+        let disk = sample(linked);
+        let device = without(&disk, &nodes_of_links(&disk));
+        let repaired = repair_of(&disk, &device);
+        assert!(repaired.generation.is_some() && repaired.after.found() == 0, "{repaired:#?}");
+        assert_eq!((repaired.after.known_damage.len(), repaired.in_vain.len()), (0, 0), "{repaired:#?}");
+        let volume = open(&disk, &device);
+        assert_sound(&volume);
+        use_list(&volume, linked);
+        volume.close().unwrap();
+    }
+}
+
+/// Earlier versions left known damage there.
+#[test]
+fn known_damage_in_the_list_is_a_problem_that_a_repair_mends() {
+    let disk = sample(3);
+    let device = without(&disk, &nodes_of_links(&disk));
+    let mut options = Volume::engine_options(4 << 20);
+    options.mode = OpenMode::Repair;
+    let env = Env::open_for_repair(device.clone(), options, &mut |_| ()).unwrap();
+    assert!(env.note_damage().unwrap().lost > 0);
+    env.mend_references(&mut |_, _| std::ops::ControlFlow::Continue(())).unwrap();
+    env.write_repair().unwrap();
+    drop(env);
+    let volume = open(&disk, &device);
+    let linked = volume.resolve(b"/a/file0001").unwrap().node;
+    let other = volume.resolve(b"/c/plain1").unwrap().node;
+    volume.open_inode(linked).unwrap();
+    volume.open_inode(other).unwrap();
+    let mut open_files = Vec::from([linked, other]);
+    open_files.sort_unstable();
+    assert_eq!(volume.open_files_in(ROOT).unwrap(), open_files, "whoever syncs need not know the list");
+    volume.close().unwrap();
+    drop(volume);
+    let left = Volume::repair(device.clone(), &disk.options, Mending::Safe, &mut |_| true, &mut |_, _| ());
+    assert_eq!(left.unwrap().generation, None);
+    let repaired = repair_of(&disk, &device);
+    assert_eq!(codes(&repaired.before), ["name-not-listed"].into(), "{repaired:#?}");
+    assert!(repaired.generation.is_some() && repaired.after.known_damage.is_empty(), "{repaired:#?}");
+    let volume = open(&disk, &device);
+    use_list(&volume, 3);
+}
+
+/// Names that are lost too are not listed any more: what removes them takes nothing from the files.
+#[test]
+fn of_names_that_are_lost_too_the_files_keep_the_others() {
+    let disk = sample(200);
+    let mut lost = 0;
+    for block in leaves(&disk, META.0) {
+        let device = without(&disk, &[nodes_of_links(&disk), Vec::from([block])].concat());
+        let repaired = repair_of(&disk, &device);
+        assert!(repaired.generation.is_some() && repaired.after.found() == 0, "{repaired:#?}");
+        let volume = open(&disk, &device);
+        let is_there = |dir: &str, file: usize| {
+            let entry = volume.resolve(format!("/{dir}/{}", name(file)).as_bytes());
+            let entry = entry.ok().filter(|entry| volume.getattr(entry.node).is_ok());
+            entry.filter(|entry| read_all(&volume, entry.node) == name(file).as_bytes())
+        };
+        let of_b: Vec<usize> = (0..200).filter(|file| is_there("b", *file).is_some()).collect();
+        lost += usize::from(of_b.len() < 200);
+        if let Ok(a) = volume.resolve(b"/a") {
+            volume.remove_below(a.node, SnapshotsBelow::Hold).unwrap();
+        }
+        for file in of_b {
+            let other = is_there("b", file).expect("its name in b was not removed");
+            assert_eq!(other.attr.nlink, 1, "{file}");
+        }
+        let report = volume.check(&mut |_, _| ()).unwrap();
+        assert_eq!(report.problems, []);
+    }
+    assert!(lost > 1, "{lost}");
+}
