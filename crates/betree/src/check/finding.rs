@@ -54,8 +54,8 @@ macro_rules! codes {
 codes! {
     /// A copy of the superblock cannot be used.
     BadSuperblock = "bad-superblock", Mended("all copies are written anew");
-    /// No copy of the superblock can be used.
-    LostSuperblocks = "lost-superblocks", Dropped("one is made of the newest node table that is whole; label, UUID, feature words and limit of growth are lost");
+    /// No copy of the superblock can be used, or neither of two that belong together.
+    LostSuperblocks = "lost-superblocks", Dropped("one is made of the newest copy or node table that is whole; without a copy, label, UUID, feature words and limit of growth are lost");
     /// The newest checkpoint cannot be read, and an older one was checked.
     OldCheckpoint = "old-checkpoint", Left("what was lost may be newer than all that is left");
     /// The node table, or an entry of it, cannot be believed.

@@ -180,7 +180,7 @@ impl Env {
         // Before a newer generation is written, this one needs both copies: one may be the way back.
         let copied = match loaded {
             Some(loaded) => loaded.repair_slots(disk),
-            None => self.opened.made.iter().try_for_each(|made| slots::write_all(disk, made)),
+            None => self.opened.made.iter().try_for_each(|made| made.write(disk)),
         };
         let written = copied.and_then(|()| {
             let structures = self.engine.lock_structures();

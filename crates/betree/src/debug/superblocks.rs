@@ -8,7 +8,7 @@ use betree_platform::Device;
 
 use crate::check::Finding;
 use crate::check::damaged::newest_superblock;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::superblock::{Superblock, slots};
 use crate::io::Disk;
 
@@ -28,6 +28,8 @@ pub struct Superblocks {
     pub copies: Vec<SuperblockCopy>,
     /// The newest valid superblock, or the error of opening the volume without one.
     pub current: Result<Superblock>,
+    /// Why no opening takes the current one, if so: a newer one may be lost, or a part of the volume.
+    pub refused: Option<Error>,
 }
 
 /// Reads all copies of the superblock. Calls `tell` with their damage.
@@ -39,5 +41,5 @@ pub fn superblocks(device: Arc<dyn Device>, tell: &mut dyn FnMut(Finding)) -> Re
     let copies = slots::copies(&disk)?;
     let copies = copies.into_iter().map(|(offset, found)| SuperblockCopy { offset, found }).collect();
     let current = newest_superblock(&disk, tell).map(|(superblock, _)| superblock);
-    Ok(Superblocks { copies, current })
+    Ok(Superblocks { copies, current, refused: slots::load(&disk).err() })
 }

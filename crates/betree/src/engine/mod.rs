@@ -21,8 +21,7 @@ use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::format::record::{Change, Changes};
 use crate::format::superblock::DICTS_MAX;
-use crate::format::superblock::Superblock;
-use crate::format::superblock::slots::BadSlot;
+use crate::format::superblock::slots::{BadSlot, Made};
 use crate::invariant::internal;
 use crate::message::{Bytes, Msn};
 use crate::node_id::NodeId;
@@ -63,8 +62,8 @@ pub(crate) struct Opened {
     /// The number of structures that could not be read and became known damage, so that the log could be
     /// replayed.
     pub given_up: u64,
-    /// The superblock that was made, as no copy was good: none is on the device until a repair is written.
-    pub made: Option<Superblock>,
+    /// The superblock that was made, as copies were lost: it is not on the device until a repair is written.
+    pub made: Option<Made>,
 }
 
 /// The part of the cache that recent changes may take for transactions.

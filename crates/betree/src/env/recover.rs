@@ -20,7 +20,7 @@ use crate::expiry::Clock;
 use crate::format::limits::Limits;
 use crate::format::superblock::error_record;
 use crate::format::superblock::features::Features;
-use crate::format::superblock::slots::{self, Loaded};
+use crate::format::superblock::slots::{self, Loaded, Made};
 use crate::format::superblock::table_copy::TableCopy;
 use crate::format::superblock::{DICTS_MAX, DictRoot, LogStart, Superblock};
 use crate::health::ErrorKind;
@@ -85,13 +85,13 @@ impl Env {
         Env::open_from(disk, loaded, None, OnDispute::Refuse, None, options)
     }
 
-    /// As [`open`](Env::open), from the superblock that counts; or from one that was `made`, as no copy is
-    /// good, which a repair writes before its checkpoint. Only a repair may look at disputed nodes, and
+    /// As [`open`](Env::open), from the superblock that counts; or from one that was `made`, as copies
+    /// are lost, which a repair writes before its checkpoint. Only a repair may look at disputed nodes, and
     /// `give_up` what clones in the log need and cannot be read.
     pub(crate) fn open_from(
         disk: Arc<Disk>,
         loaded: Loaded,
-        made: Option<Superblock>,
+        made: Option<Made>,
         on_dispute: OnDispute,
         give_up: Option<GiveUp<'_>>,
         options: Options,

@@ -32,16 +32,10 @@ const NOTES: [Code; 6] = [
     Code::SpaceNotChecked,
 ];
 
-/// Codes whose images no repair opens or changes: part of the node table is lost, or of the superblocks, or a
-/// later version made something.
-const REFUSED: [Code; 6] = [
-    Code::OldCheckpoint,
-    Code::BadNodeTable,
-    Code::NodesByHeader,
-    Code::LogNotChecked,
-    Code::LaterKind,
-    Code::SpaceNotChecked,
-];
+/// Codes whose images no repair opens or changes: part of the node table is lost, or a later version made
+/// something.
+const REFUSED: [Code; 5] =
+    [Code::BadNodeTable, Code::NodesByHeader, Code::LogNotChecked, Code::LaterKind, Code::SpaceNotChecked];
 
 /// What is told of an image. Nothing of it changes by that.
 pub(super) fn told(by: Teller, image: &Image) -> Vec<Finding> {

@@ -6,28 +6,29 @@ use alloc::sync::Arc;
 use betree_platform::Device;
 
 use super::give_up::give_up_unreadable;
-use super::superblock::by_scan;
+use super::superblock::{beside, by_scan};
 use crate::check::{Finding, FindingCode, Place};
 use crate::engine::Engine;
 use crate::env::Env;
 use crate::env::disputed::OnDispute;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::superblock::Superblock;
 use crate::format::superblock::features::Features;
-use crate::format::superblock::slots::{self, Loaded};
+use crate::format::superblock::slots::{self, Loaded, Made};
 use crate::io::Disk;
 use crate::settings::{LogLoss, OpenMode, Options};
 
 impl Env {
     /// Opens a volume for a repair, as [`open`](Env::open) with [`OpenMode::Repair`], also if no copy of its
-    /// superblock is good, if its log has lost something, or if a node claims blocks that are not its own.
-    /// `tell` gets what is taken away by that.
+    /// superblock is good, or both of one generation are lost, if its log has lost something, or if a node
+    /// claims blocks that are not its own. `tell` gets what is taken away by that.
     ///
-    /// A new superblock is made of the newest node table that is whole, for which the whole device is read.
-    /// It stays in memory until [`write_repair`](Env::write_repair), which writes it before the repair's own,
-    /// so that a repair can be taken back to it. The log ends where it cannot be replayed any further. A node
-    /// is looked for where the node table has it, whatever else is there, until
-    /// [`note_damage`](Env::note_damage) has given it blocks of its own.
+    /// A new superblock is made of the newest node table that is whole, for which the whole device is read,
+    /// or of the newest copy that is left, if no newer table is found. It stays in memory until
+    /// [`write_repair`](Env::write_repair), which writes it before the repair's own, so that a repair can be
+    /// taken back to it. The log ends where it cannot be replayed any further. A node is looked for where the
+    /// node table has it, whatever else is there, until [`note_damage`](Env::note_damage) has given it blocks
+    /// of its own.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -67,7 +68,14 @@ impl Env {
         };
         let (newest, bad_copies) = slots::newest(&disk)?;
         if newest.is_some_and(|copy| !is_made(&copy)) {
-            return Err(error);
+            let (copy, bad_copies) = slots::beside_lost_pair(&disk)?;
+            let (mut made, is_newer) = beside(&disk, &copy)?;
+            if is_newer {
+                made.features.incompat |= MADE_INCOMPAT;
+            }
+            tell(lost_pair(&error, &copy, is_newer));
+            let loaded = Loaded::made(made.clone(), bad_copies);
+            return opened(disk, loaded, Some(Made::Pair(made)), options, tell);
         }
         let Some(mut made) = by_scan(&disk)? else { return Err(error) };
         made.features.incompat |= MADE_INCOMPAT;
@@ -78,8 +86,25 @@ impl Env {
         );
         tell(Finding::problem(FindingCode::LostSuperblocks, Place::Superblock { offset: None }, what));
         let loaded = Loaded::made(made.clone(), bad_copies);
-        opened(disk, loaded, Some(made), options, tell)
+        opened(disk, loaded, Some(Made::All(made)), options, tell)
     }
+}
+
+/// The finding of two lost copies, with what stands in for them.
+fn lost_pair(error: &Error, copy: &Superblock, is_newer: bool) -> Finding {
+    let what = match is_newer {
+        true => format!(
+            "{error}; a newer checkpoint, whose node table is whole, is taken, with the label, UUID, feature words and \
+             limit of growth of generation {}",
+            copy.generation
+        ),
+        false => format!(
+            "{error}; no newer node table is found, so generation {} is taken, and what a lost one after it had is \
+             missing",
+            copy.generation
+        ),
+    };
+    Finding::problem(FindingCode::LostSuperblocks, Place::Superblock { offset: error.offset() }, what)
 }
 
 /// Opens a volume. Tells what was given up for the log, what the log has lost, and of nodes whose blocks
@@ -87,7 +112,7 @@ impl Env {
 fn opened(
     disk: Arc<Disk>,
     loaded: Loaded,
-    made: Option<Superblock>,
+    made: Option<Made>,
     options: Options,
     tell: &mut dyn FnMut(Finding),
 ) -> Result<Env> {

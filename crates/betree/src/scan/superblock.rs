@@ -5,7 +5,8 @@
 //! the newest of its nodes tells. The root of a dictionary is the node with all keys to which fewer edges
 //! lead than the table counts references. Sizes are those that a new volume on this device would get.
 //!
-//! What no structure repeats is not made up: label, UUID and feature words are empty.
+//! What no structure repeats is not made up: label, UUID and feature words are empty. Where one pair alone is
+//! lost, the other one has them.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -15,12 +16,14 @@ use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::headers::{each_block, read_bytes};
+use crate::env::recover::log_area;
 use crate::error::Result;
 use crate::format::limits::Limits;
 use crate::format::node::{Entries as NodeEntries, Header, RunRef};
 use crate::format::segment::{Header as Segment, volume_hash};
 use crate::format::superblock::features::Features;
 use crate::format::superblock::identity::UpsertId;
+use crate::format::superblock::table_copy::TableCopy;
 use crate::format::superblock::{
     COUNTER_MAX, DICTS_MAX, DictRoot, Identity, LogStart, Superblock, TablePlace, slots,
 };
@@ -49,6 +52,61 @@ const PART_BYTES_MAX: u64 = 256 << 20;
 /// # Errors
 /// [`Error::NoMemory`](crate::error::Error::NoMemory).
 pub(super) fn by_scan(disk: &Disk) -> Result<Option<Superblock>> {
+    newest_of(disk, None)
+}
+
+/// A superblock in place of a lost pair beside which `copy` is the newest that is left: of a newer
+/// checkpoint, if a whole node table of one is found, else of the state that `copy` has. Returns it with
+/// whether it is newer. What a scan cannot find is that of `copy`. Its generation is one of the lost pair, so
+/// that it can be written there while the copies that are left stay.
+///
+/// # Errors
+/// [`Error::NoMemory`](crate::error::Error::NoMemory).
+pub(super) fn beside(disk: &Disk, copy: &Superblock) -> Result<(Superblock, bool)> {
+    let volume_id = &copy.identity.volume_id;
+    let area = log_area(copy);
+    let in_log = log_start(disk, area.offset, area.len, volume_id)?;
+    // Nothing was logged since.
+    let log_start = if in_log.epoch < copy.log_start.epoch { copy.log_start } else { in_log };
+    let of_lost_pair = |generation: u64| {
+        let next = generation.max(copy.generation.saturating_add(1));
+        next.saturating_add(u64::from(next & 1 == copy.generation & 1))
+    };
+    let is_newer = |found: &Superblock| {
+        (found.generation, found.next_msn) > (copy.generation, copy.next_msn)
+            && found.geometry.dicts == copy.geometry.dicts
+            && found.table != copy.table
+    };
+    let found = newest_of(disk, Some(volume_id))?.filter(is_newer).and_then(|mut found| {
+        for (dict, of_copy) in found.dicts.iter_mut().zip(&copy.dicts) {
+            dict.applied_msn = dict.applied_msn.max(of_copy.applied_msn);
+        }
+        let newer = Superblock {
+            generation: of_lost_pair(found.generation),
+            clean: false,
+            dicts: found.dicts,
+            table: found.table,
+            log_start,
+            next_msn: found.next_msn.max(copy.next_msn),
+            ..copy.clone()
+        };
+        newer.validate().is_ok().then_some(newer)
+    });
+    if let Some(newer) = found {
+        return Ok((newer, true));
+    }
+    let mut same = Superblock { generation: of_lost_pair(0), ..copy.clone() };
+    // If it was opened since, and the log of that begins at its beginning, the changes are all there.
+    if same.clean && log_start.epoch > same.log_start.epoch && log_start.seq == 1 {
+        (same.clean, same.log_start) = (false, log_start);
+    }
+    // The place of the second copy counts for one generation alone. If there was room for it, there is.
+    let _is_put = TableCopy::put(TableCopy::of(copy).as_ref(), same.generation, &mut same.tail);
+    Ok((same, false))
+}
+
+/// The superblock of the newest checkpoint of a volume, or of any.
+fn newest_of(disk: &Disk, volume_id: Option<&[u8; 16]>) -> Result<Option<Superblock>> {
     let end = disk.len() / BLOCK * BLOCK;
     let mut directories = Vec::new();
     each_block(disk, slots::BYTES, end, &mut |offset, bytes| {
@@ -59,9 +117,10 @@ pub(super) fn by_scan(disk: &Disk) -> Result<Option<Superblock>> {
     })?;
     let mut newest: Option<Checkpoint> = None;
     for (offset, len) in directories {
-        let found = Checkpoint::at(disk, end, offset, len);
+        let found = Checkpoint::at(disk, end, offset, len)
+            .filter(|found| volume_id.is_none_or(|volume_id| found.volume_id == *volume_id));
         if let Some(found) = found
-            && newest.as_ref().is_none_or(|known| known.generation < found.generation)
+            && newest.as_ref().is_none_or(|known| known.age() < found.age())
         {
             newest = Some(found);
         }
@@ -180,6 +239,12 @@ impl Checkpoint {
         Some(())
     }
 
+    /// Grows from checkpoint to checkpoint. A node may be written before the checkpoint that it belongs to
+    /// begins, so generations alone do not tell.
+    fn age(&self) -> (u64, Option<&Msn>) {
+        (self.generation, self.last_msn.iter().max())
+    }
+
     /// The superblock of the checkpoint; `None` if a dictionary has no root.
     fn superblock(mut self, disk: &Disk, end: u64) -> Result<Option<Superblock>> {
         let mut roots: BTreeMap<u8, (u8, NodeId)> = BTreeMap::new();
@@ -211,7 +276,7 @@ impl Checkpoint {
             dicts,
             upserts: alloc::vec![UpsertId { name: "".into(), version: 0 }; count],
             table: self.table,
-            log_start: log_start(disk, self.geometry.log_bytes, &self.volume_id)?,
+            log_start: log_start(disk, slots::BYTES, self.geometry.log_bytes, &self.volume_id)?,
             next_msn: applied_msn.saturating_add(1),
             tail: TaggedTail::default(),
         };
@@ -253,11 +318,11 @@ fn bytes_of(disk: &Disk, end: u64, parts: &[BlockRange], len: u64) -> Option<Vec
 }
 
 /// Where a replay begins: with the first of the whole segments in a row that end with the newest one.
-fn log_start(disk: &Disk, log_bytes: u64, volume_id: &[u8; 16]) -> Result<LogStart> {
+fn log_start(disk: &Disk, log_offset: u64, log_bytes: u64, volume_id: &[u8; 16]) -> Result<LogStart> {
     let hash = volume_hash(volume_id);
     let (mut epoch, mut segments) = (0, BTreeMap::new());
-    let end = slots::BYTES.saturating_add(log_bytes);
-    each_block(disk, slots::BYTES, end, &mut |offset, bytes| {
+    let end = log_offset.saturating_add(log_bytes);
+    each_block(disk, log_offset, end, &mut |offset, bytes| {
         let block = bytes.get(..BLOCK_BYTES).unwrap_or_default();
         let Some(header) = Segment::decode(block).filter(|header| header.id.volume_hash == hash) else {
             return;
@@ -267,7 +332,7 @@ fn log_start(disk: &Disk, log_bytes: u64, volume_id: &[u8; 16]) -> Result<LogSta
             segments.clear();
         }
         if header.id.epoch == epoch {
-            segments.insert(header.id.seq, (offset - slots::BYTES, header));
+            segments.insert(header.id.seq, (offset - log_offset, header));
         }
     })?;
     let mut start = LogStart { epoch: epoch.min(COUNTER_MAX), seq: 1, position: 0 };
@@ -277,7 +342,7 @@ fn log_start(disk: &Disk, log_bytes: u64, volume_id: &[u8; 16]) -> Result<LogSta
         let follows = behind.is_none_or(|(next_seq, next)| {
             next_seq == seq.saturating_add(1) && (next == position.saturating_add(len) || next == 0)
         });
-        let blocks = BlockRange { start_block: (slots::BYTES + position) / BLOCK, len_blocks: len / BLOCK };
+        let blocks = BlockRange { start_block: (log_offset + position) / BLOCK, len_blocks: len / BLOCK };
         let is_whole = len <= Limits::segment_bytes(log_bytes)
             && bytes_of(disk, end, &[blocks], len).is_some_and(|bytes| header.fits(&bytes));
         if follows && is_whole {

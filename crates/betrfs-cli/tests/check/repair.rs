@@ -334,6 +334,33 @@ fn lost_superblocks_are_written_again_but_not_over_what_others_have_made() {
     }
 }
 
+/// Of two pairs of copies that belong together one is enough: `-y` finds the newest state, says what it took,
+/// and can be taken back.
+#[test]
+fn two_lost_superblocks_are_mended_as_four_are() {
+    let sample = Sample::new();
+    let whole = fs::read(&sample.path).unwrap();
+    for at in [0, 2 * super::BLOCK_BYTES as u64] {
+        fs::write(&sample.path, &whole).unwrap();
+        sample.smash(at, 2 * super::BLOCK_BYTES);
+        for (arguments, code) in [(&[][..], 4), (&["-p"], 4), (&["--repair"], 4)] {
+            let output = betrfs(&[&["check"], arguments].concat(), &sample.path);
+            let told = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
+            assert!(told.contains("`betrfs check -y` mends"), "{arguments:?}: {told}");
+        }
+        let (code, told) = run(&sample.path, &["-y"]);
+        let takes = told.lines().find(|line| line.contains("takes away: ")).unwrap_or_default();
+        assert!(code == Some(1) && takes.ends_with("[lost-superblocks]"), "{told}");
+        let is_said = ["no newer node table is found", "a newer checkpoint, whose node table is whole"];
+        assert!(is_said.iter().any(|said| takes.contains(said)), "{told}");
+        for arguments in [&[][..], &["--undo"], &[]] {
+            assert_eq!(run(&sample.path, arguments).0, Some(0), "{arguments:?}");
+            assert_reads_whole(&sample.path);
+        }
+    }
+}
+
 #[test]
 fn the_document_on_checks_has_every_code_with_what_a_repair_does() {
     let text = include_str!("../../../../docs/check.md");

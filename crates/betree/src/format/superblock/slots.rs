@@ -4,7 +4,8 @@
 //! While one pair is being written the other is untouched, and a crash leaves at most one bad copy in the
 //! pair being written: the first while the second still holds generation g - 2, or the second while the first
 //! holds g. So a pair without a good copy is never the trace of a crash. It may have been the newest, so
-//! opening fails: the other pair names an old state, and some of its blocks have been reused.
+//! opening fails: the other pair names an old state, and some of its blocks have been reused. A repair looks
+//! for what the lost pair named.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -46,6 +47,28 @@ pub(crate) struct BadSlot {
     pub is_rotten: bool,
 }
 
+/// A superblock in place of copies that are lost, which stands in memory alone until a repair writes it.
+#[derive(Debug)]
+pub(crate) enum Made {
+    /// No copy is good.
+    All(Superblock),
+    /// One pair is lost; the generation is one of that pair, and newer than that of the other one.
+    Pair(Superblock),
+}
+
+impl Made {
+    /// Writes it where copies are lost.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn write(&self, disk: &Disk) -> Result<()> {
+        match self {
+            Made::All(superblock) => write_all(disk, superblock),
+            Made::Pair(superblock) => store(disk, superblock),
+        }
+    }
+}
+
 enum Found {
     Good(Box<Superblock>),
     NotOurs,
@@ -62,40 +85,78 @@ enum Found {
 /// be read.
 pub(crate) fn load(disk: &Disk) -> Result<Loaded> {
     let found = read_all(disk)?;
-    let good = || found.iter().enumerate().filter_map(|(slot, f)| Some((slot, f.good()?)));
-    let Some((_, newest)) = good().max_by_key(|(_, s)| s.generation) else {
-        return Err(nothing_good(found));
+    let newest = match choose(&found)? {
+        Some(newest) => newest.clone(),
+        None => return Err(nothing_good(found)),
     };
-    let newest = newest.clone();
-    for (slot, other) in good() {
+    let pair = pair_of(newest.generation);
+    let other_pair = 2 - pair;
+    let good = || good_of(&found);
+    if good().all(|(slot, _)| slot / 2 != other_pair / 2) {
+        return Err(lost_pair(&found, other_pair, newest.generation));
+    }
+    refuse_truncated(disk, &newest)?;
+    let missing = [pair, pair + 1]
+        .into_iter()
+        .filter(|&slot| good().all(|(s, superblock)| s != slot || *superblock != newest))
+        .collect();
+    Ok(Loaded { superblock: newest, bad_slots: all_bad(&found), missing })
+}
+
+/// The newest copy and the bad ones of a volume that [`load`] refuses because the other pair is lost, and for
+/// nothing else.
+///
+/// # Errors
+/// Those of [`load`] that have other reasons.
+pub(crate) fn beside_lost_pair(disk: &Disk) -> Result<(Superblock, Vec<BadSlot>)> {
+    let found = read_all(disk)?;
+    let newest = match choose(&found)? {
+        Some(newest) => newest.clone(),
+        None => return Err(nothing_good(found)),
+    };
+    if let error @ Error::NotAVolume { .. } =
+        lost_pair(&found, 2 - pair_of(newest.generation), newest.generation)
+    {
+        return Err(error);
+    }
+    refuse_truncated(disk, &newest)?;
+    Ok((newest, all_bad(&found)))
+}
+
+fn good_of(found: &[Found]) -> impl Iterator<Item = (usize, &Superblock)> {
+    found.iter().enumerate().filter_map(|(slot, f)| Some((slot, f.good()?)))
+}
+
+/// The newest good copy, if there is one.
+///
+/// # Errors
+/// [`Error::Corrupt`] if good copies contradict each other.
+fn choose(found: &[Found]) -> Result<Option<&Superblock>> {
+    let Some((_, newest)) = good_of(found).max_by_key(|(_, s)| s.generation) else { return Ok(None) };
+    for (slot, other) in good_of(found) {
         let why = if other.identity.volume_id != newest.identity.volume_id {
             "two copies are of different volumes"
-        } else if other.generation == newest.generation && *other != newest {
+        } else if other.generation == newest.generation && other != newest {
             "two copies of one generation differ"
         } else {
             continue;
         };
         return Err(corrupt(slot, 1, String::from(why)));
     }
-    let pair = pair_of(newest.generation);
-    let other_pair = 2 - pair;
-    if good().all(|(slot, _)| slot / 2 != other_pair / 2) {
-        return Err(lost_pair(&found, other_pair, newest.generation));
+    Ok(Some(newest))
+}
+
+fn refuse_truncated(disk: &Disk, superblock: &Superblock) -> Result<()> {
+    if superblock.volume_bytes <= disk.len() {
+        return Ok(());
     }
-    if newest.volume_bytes > disk.len() {
-        let why = format!(
-            "truncated: the volume has {0} bytes, the device {1}; give a file its size again (`truncate -s {0}`) and check \
-             it, or copy out what is left (`betrfs rescue`)",
-            newest.volume_bytes,
-            disk.len()
-        );
-        return Err(Error::NotAVolume { why });
-    }
-    let missing = [pair, pair + 1]
-        .into_iter()
-        .filter(|&slot| good().all(|(s, superblock)| s != slot || *superblock != newest))
-        .collect();
-    Ok(Loaded { superblock: newest, bad_slots: all_bad(&found), missing })
+    let why = format!(
+        "truncated: the volume has {0} bytes, the device {1}; give a file its size again (`truncate -s {0}`) and check \
+         it, or copy out what is left (`betrfs rescue`)",
+        superblock.volume_bytes,
+        disk.len()
+    );
+    Err(Error::NotAVolume { why })
 }
 
 /// The newest good superblock (`None` if no copy is good), even if there may have been a newer one, and the
@@ -241,7 +302,7 @@ pub(crate) fn image(superblock: &Superblock) -> Result<AlignedBuf> {
 ///
 /// # Errors
 /// Those of the device.
-pub(crate) fn write_all(disk: &Disk, superblock: &Superblock) -> Result<()> {
+fn write_all(disk: &Disk, superblock: &Superblock) -> Result<()> {
     disk.write_at(0, image(superblock)?.as_slice())?;
     disk.sync()
 }

@@ -134,11 +134,11 @@ fn refuse_what_is_of_others(device: &FileDevice, shown: &str, repair: &Repair) -
     }
 }
 
-/// Whether the volume was closed by its last user.
+/// Whether the volume was closed by its last user, and its superblocks and its size let it be mounted.
 fn was_closed(arguments: &Arguments) -> Result<bool, Failure> {
     let device = Arc::new(betrfs_fuse::open_device_for_reading(&arguments.volume)?);
     let copies = betree::debug::superblocks(device, &mut |_| ())?;
-    Ok(copies.current.is_ok_and(|superblock| superblock.clean))
+    Ok(copies.refused.is_none() && copies.current.is_ok_and(|superblock| superblock.clean))
 }
 
 fn undo(arguments: &Arguments, shown: &str) -> Outcome {
