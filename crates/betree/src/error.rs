@@ -18,6 +18,9 @@ fn damaged(what: &str, offset: u64, len: u64, why: &str) -> String {
     }
 }
 
+/// Why a device holds no volume, where nothing in it begins as a superblock: a volume may have been there.
+pub const NO_SUPERBLOCK: &str = "it has no superblock";
+
 /// The numbers of the bits that are set, for messages.
 pub fn bit_numbers(bits: u64) -> String {
     let set: Vec<String> =
@@ -60,6 +63,17 @@ pub enum Error {
     NotAVolume {
         /// The reason.
         why: String,
+    },
+    /// The device is shorter than the volume.
+    #[error(
+        "the volume is truncated: it should have {volume_bytes} bytes, and has {device_bytes}; give a file its size again \
+         (`truncate -s {volume_bytes}`) and check it, or copy out what is left (`betrfs rescue`)"
+    )]
+    Truncated {
+        /// The size of the volume.
+        volume_bytes: u64,
+        /// The size of the device.
+        device_bytes: u64,
     },
     /// The volume was made by a later version of this program.
     #[error("the volume has format version {found}; this program reads up to {known}")]

@@ -16,7 +16,14 @@ pub fn is_of_read_only(error: &Error) -> bool {
 /// Whether data on the volume is damaged.
 pub fn is_damage(error: &Error) -> bool {
     use betree::Error::{BadRecord, Corrupt, KnownDamage};
-    matches!(error, Error::Damaged { .. } | Error::Engine(Corrupt { .. } | KnownDamage { .. } | BadRecord))
+    let is_contradiction =
+        matches!(error, Error::Damaged { .. } | Error::Engine(Corrupt { .. } | KnownDamage { .. } | BadRecord));
+    is_contradiction || is_truncated(error)
+}
+
+/// Whether the device is shorter than the volume: no repair mends that, and the error says what does.
+pub fn is_truncated(error: &Error) -> bool {
+    matches!(error, Error::Engine(betree::Error::Truncated { .. }))
 }
 
 /// Whether an answer means that the server is dead or dying.

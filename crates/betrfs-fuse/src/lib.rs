@@ -46,7 +46,7 @@ pub use control::{
     NotFrozen, NotUnmounted, Order, ScrubRequest, Served, Unheard,
 };
 pub use counters::{Counters, DataBytes, RequestCount};
-pub use errno::{Errno, errno, is_damage};
+pub use errno::{Errno, errno, is_damage, is_truncated};
 pub use error_status::{CountedErrors, ErrorStatus, WasReadOnly};
 pub use file_map::{DeviceRange, MapExtent, MapRun};
 pub use freeze::{BEGIN_TIME_MAX, End, FreezeError, Step};

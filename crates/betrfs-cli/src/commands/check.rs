@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use betrfs::Volume;
-use betrfs_fuse::{CheckError, CheckProblem, CheckReport, Line, MountEntry, is_damage};
+use betrfs_fuse::{CheckError, CheckProblem, CheckReport, Line, MountEntry, is_damage, is_truncated};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -152,13 +152,35 @@ fn examine(arguments: &Arguments, shown: &str) -> Result<Checked, Failure> {
     let options = opening::options();
     let examined = Volume::examine(Arc::new(device), options, &mut |done, all| progress.tell(done, all));
     drop(progress);
-    let report = examined.map_err(|error| failed(shown, &error))?;
+    let report = examined.map_err(|error| failed_with_way_out(shown, &error))?;
     Ok(Checked { refused: report.refused.clone(), report: report.into() })
 }
 
 /// What to do about a volume that cannot be opened.
 pub const WAYS_OUT: &str =
     "`betrfs check -y` mends what can be mended, and `betrfs rescue` copies out what is left";
+
+/// What to do about something that has no superblock.
+const IF_IT_WAS_ONE: &str =
+    "if it was one, `betrfs check -y` makes superblocks of what is left of it, and `betrfs rescue` copies that out";
+
+/// What to do about a volume that cannot be opened, if there is anything that the error does not say.
+pub fn way_out(error: &betrfs::Error) -> Option<&'static str> {
+    match error {
+        betrfs::Error::NotAVolume { why } if why == betree::NO_SUPERBLOCK => Some(IF_IT_WAS_ONE),
+        error if is_damage(error) && !is_truncated(error) => Some(WAYS_OUT),
+        _ => None,
+    }
+}
+
+/// The failure of a volume that cannot be opened, with what to do about it.
+fn failed_with_way_out(shown: &str, error: &betrfs::Error) -> Failure {
+    let failure = failed(shown, error);
+    match way_out(error) {
+        Some(way_out) => Failure::of(failure.kind(), format!("{failure}; {way_out}")),
+        None => failure,
+    }
+}
 
 /// The failure of a volume that cannot be opened.
 pub fn failed(shown: &str, error: &betrfs::Error) -> Failure {

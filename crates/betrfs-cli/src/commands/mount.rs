@@ -15,11 +15,11 @@ use betree::{LogLoss, ReplayProgress};
 use betree_std::FileDevice;
 use betrfs::FormatOptions;
 use betrfs_fuse::{
-    Mount, MountError, MountOptions, Transport, abort_on_stray_panics, is_damage, mount_point,
+    Mount, MountError, MountOptions, Transport, abort_on_stray_panics, mount_point,
 };
 use options::Options;
 
-use crate::commands::check::WAYS_OUT;
+use crate::commands::check::way_out;
 use crate::commands::mkfs;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::log::Place;
@@ -238,11 +238,14 @@ fn serve(
 
 /// The failure of a mount; of a volume that is damaged, with what to do about it.
 fn refused(error: MountError) -> Failure {
-    let is_damaged = matches!(&error, MountError::Volume { source, .. } if is_damage(source));
+    let way_out = match &error {
+        MountError::Volume { source, .. } => way_out(source),
+        _ => None,
+    };
     let failure = Failure::from(error);
-    match is_damaged {
-        true => Failure::of(failure.kind(), format!("{failure}; {WAYS_OUT}")),
-        false => failure,
+    match way_out {
+        Some(way_out) => Failure::of(failure.kind(), format!("{failure}; {way_out}")),
+        None => failure,
     }
 }
 

@@ -223,13 +223,36 @@ fn each_problem_is_one_line_whatever_is_in_names() {
 }
 
 #[test]
-fn an_undoing_names_the_volume_that_it_cannot_read() {
+fn each_option_names_the_volume_that_it_cannot_read() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("empty");
     fs::write(&path, []).unwrap();
-    let output = betrfs(&["check", "--undo"], &path);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(8) && told.contains(path.to_str().unwrap()), "{told}");
+    for option in ["--undo", "-p", "-n", "-y", "--repair"] {
+        let output = betrfs(&["check", option], &path);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(8) && told.contains(path.to_str().unwrap()), "{option}: {told}");
+    }
+}
+
+/// The superblock of a volume that was closed tells its size.
+#[test]
+fn a_truncated_volume_is_told_as_such_by_each_option() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("volume");
+    assert!(betrfs(&["mkfs", "--size", "64M"], &path).status.success());
+    File::options().write(true).open(&path).unwrap().set_len(32 << 20).unwrap();
+    let before = fs::read(&path).unwrap();
+    let told = |option: &str| {
+        let output = betrfs(&["check", option], &path);
+        assert_eq!(output.status.code(), Some(4), "{option}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let plain = told("-n");
+    assert!(plain.contains("it should have 67108864 bytes, and has 33554432"), "{plain}");
+    for option in ["-p", "-y", "--repair"] {
+        assert_eq!(told(option), plain, "{option}");
+    }
+    assert!(fs::read(&path).unwrap() == before, "something was written");
 }
 
 #[test]
@@ -309,7 +332,10 @@ fn lost_superblocks_are_written_again_but_not_over_what_others_have_made() {
     sample.smash(0, 4 * super::BLOCK_BYTES);
     let lost = fs::read(&sample.path).unwrap();
     for arguments in [&[][..], &["-p", "-f"], &["--repair"]] {
-        assert_eq!(run(&sample.path, arguments).0, Some(8), "{arguments:?}");
+        let output = betrfs(&[&["check"], arguments].concat(), &sample.path);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(8), "{arguments:?}: {told}");
+        assert!(told.contains("`betrfs check -y`") && told.contains("`betrfs rescue`"), "{arguments:?}: {told}");
     }
     assert!(Command::new("mkswap").arg(&sample.path).output().unwrap().status.success());
     let of_others = fs::read(&sample.path).unwrap();
@@ -330,7 +356,8 @@ fn lost_superblocks_are_written_again_but_not_over_what_others_have_made() {
         assert!(code == Some(0) && told.contains("no problem found"), "{told}");
         assert_reads_whole(&sample.path);
         // Taken back, it is as it was found, with superblocks.
-        run(&sample.path, &["--undo"]);
+        let undone = run(&sample.path, &["--undo"]).1;
+        assert!(undone.is_empty() || undone.contains("but its superblocks are whole"), "{undone}");
     }
 }
 

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use betree_platform::BLOCK_BYTES;
 
 use super::{Decoded, Superblock, VERSION, generation_of};
-use crate::error::{Error, Result};
+use crate::error::{Error, NO_SUPERBLOCK, Result};
 use crate::io::{AlignedBuf, Disk};
 
 /// The number of slots.
@@ -147,16 +147,11 @@ fn choose(found: &[Found]) -> Result<Option<&Superblock>> {
 }
 
 fn refuse_truncated(disk: &Disk, superblock: &Superblock) -> Result<()> {
-    if superblock.volume_bytes <= disk.len() {
+    let (volume_bytes, device_bytes) = (superblock.volume_bytes, disk.len());
+    if volume_bytes <= device_bytes {
         return Ok(());
     }
-    let why = format!(
-        "truncated: the volume has {0} bytes, the device {1}; give a file its size again (`truncate -s {0}`) and check \
-         it, or copy out what is left (`betrfs rescue`)",
-        superblock.volume_bytes,
-        disk.len()
-    );
-    Err(Error::NotAVolume { why })
+    Err(Error::Truncated { volume_bytes, device_bytes })
 }
 
 /// The newest good superblock (`None` if no copy is good), even if there may have been a newer one, and the
@@ -359,7 +354,7 @@ fn nothing_good(found: Vec<Found>) -> Error {
         Found::Unreadable(e) => Some(e),
         _ => None,
     });
-    unreadable.unwrap_or_else(|| Error::NotAVolume { why: String::from("it has no superblock") })
+    unreadable.unwrap_or_else(|| Error::NotAVolume { why: String::from(NO_SUPERBLOCK) })
 }
 
 /// The error for a pair without a good copy, beside one that holds `newest`.

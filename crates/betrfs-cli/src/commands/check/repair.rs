@@ -6,10 +6,10 @@ use std::sync::Arc;
 use betree::FindingCode;
 use betree_std::FileDevice;
 use betrfs::{Mended, Mending, Repair, Volume};
-use betrfs_fuse::{CheckReport, is_damage};
+use betrfs_fuse::{CheckReport, is_damage, is_truncated};
 use serde::Serialize;
 
-use super::{Arguments, Document, WAYS_OUT, failed, print_problems};
+use super::{Arguments, Document, failed, failed_with_way_out, print_problems};
 use crate::commands::mkfs::before;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
@@ -77,7 +77,7 @@ pub fn run(arguments: &Arguments, shown: &str) -> Result<Outcome, Failure> {
     if wanted.undo {
         return undo(arguments, shown).map(Ok);
     }
-    if wanted.preen && !wanted.force && was_closed(arguments)? {
+    if wanted.preen && !wanted.force && was_closed(arguments, shown)? {
         let note = "it was closed, and is not read (-f reads it)";
         return Ok(match arguments.format {
             Format::Text => print(format_args!("{shown}: {note}")),
@@ -102,11 +102,11 @@ pub fn run(arguments: &Arguments, shown: &str) -> Result<Outcome, Failure> {
     drop(progress);
     told?;
     let repair = repaired.map_err(|error| match mending {
-        Mending::Safe if is_damage(&error) => Failure::damage(format!("{shown}: {error}; {WAYS_OUT}")),
-        Mending::All if is_damage(&error) => Failure::damage(format!(
+        Mending::Safe => failed_with_way_out(shown, &error),
+        Mending::All if is_damage(&error) && !is_truncated(&error) => Failure::damage(format!(
             "{shown}: {error}; no repair mends that: `betrfs rescue` copies out what is left"
         )),
-        Mending::Safe | Mending::All => failed(shown, &error),
+        Mending::All => failed(shown, &error),
     })?;
     let verdict = verdict(shown, &repair);
     match arguments.format {
@@ -135,16 +135,19 @@ fn refuse_what_is_of_others(device: &FileDevice, shown: &str, repair: &Repair) -
 }
 
 /// Whether the volume was closed by its last user, and its superblocks and its size let it be mounted.
-fn was_closed(arguments: &Arguments) -> Result<bool, Failure> {
+fn was_closed(arguments: &Arguments, shown: &str) -> Result<bool, Failure> {
     let device = Arc::new(betrfs_fuse::open_device_for_reading(&arguments.volume)?);
-    let copies = betree::debug::superblocks(device, &mut |_| ())?;
+    let copies =
+        betree::debug::superblocks(device, &mut |_| ()).map_err(|error| failed(shown, &error.into()))?;
     Ok(copies.refused.is_none() && copies.current.is_ok_and(|superblock| superblock.clean))
 }
 
 fn undo(arguments: &Arguments, shown: &str) -> Outcome {
     let device = Arc::new(betrfs_fuse::open_device(&arguments.volume)?);
     match betree::undo_repair(device).map_err(|error| failed(shown, &error.into()))? {
-        Some(_) => print(format_args!("{shown}: it is as it was before the repair")),
+        Some(_) => print(format_args!(
+            "{shown}: the repair is taken back: all is as it was before, but its superblocks are whole"
+        )),
         None => Err(Failure::new(format!(
             "{shown}: there is no repair to take back: none was made since it was mounted for writing"
         ))),

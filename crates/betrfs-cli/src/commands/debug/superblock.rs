@@ -17,7 +17,7 @@ use crate::name::hex;
 /// Shows the copies, and the fields of the current superblock.
 pub fn show(device: &Arc<FileDevice>, page: &mut Page, found: &Found, shown: &str) -> Outcome {
     let all = superblocks(device.clone(), &mut found.tell()).map_err(|error| failed(shown, error))?;
-    let Superblocks { copies, current } = all;
+    let Superblocks { copies, current, .. } = all;
     let newest = current.as_ref().ok().map(|superblock| superblock.generation);
     page.list("copies");
     for (index, copy) in copies.iter().enumerate() {

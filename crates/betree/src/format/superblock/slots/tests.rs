@@ -176,7 +176,9 @@ fn a_device_without_a_volume_differs_from_a_lost_volume() {
     not_a_volume(&Disk::new(MemDevice::new(3)), "fewer");
     not_a_volume(&Disk::new(MemDevice::new(SIZE)), "no superblock");
     let (device, disk) = volume(5);
-    not_a_volume(&Disk::new(MemDevice::holding(device.bytes()[..99 * 4096].to_vec())), "truncated");
+    let truncated = load(&Disk::new(MemDevice::holding(device.bytes()[..99 * 4096].to_vec()))).unwrap_err();
+    let (volume_bytes, device_bytes) = (100 * 4096, 99 * 4096);
+    assert_eq!(truncated, Error::Truncated { volume_bytes, device_bytes });
     for slot in 0..4 {
         rot(&device, slot);
     }
