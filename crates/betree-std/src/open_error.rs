@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+
 /// The error of creating or opening a [`FileDevice`](crate::FileDevice).
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -45,11 +47,27 @@ pub enum OpenError {
 }
 
 fn advice(error: &io::Error) -> &'static str {
+    // The permissions of the path allow it: else it were EACCES.
+    if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) {
+        return " (it or its directory may be immutable: `lsattr` tells, and `chattr -i` changes that)";
+    }
     match error.kind() {
         io::ErrorKind::NotFound => " (is the path right?)",
         io::ErrorKind::PermissionDenied => " (try it as root, or as the file's owner)",
         io::ErrorKind::StorageFull => " (make room, or choose a smaller size)",
         io::ErrorKind::ReadOnlyFilesystem => " (the file system that holds it is mounted read-only)",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_root_may_not_open_either_is_not_to_be_tried_as_root() {
+        let advice = |errno: Errno| advice(&io::Error::from_raw_os_error(errno.raw_os_error()));
+        assert!(advice(Errno::ACCESS).contains("as root"));
+        assert!(advice(Errno::PERM).contains("immutable"));
     }
 }

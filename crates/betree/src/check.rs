@@ -23,7 +23,7 @@ use betree_platform::sync::MutexGuard;
 use crate::dict::Dict;
 use crate::engine::checkpoint::Committed;
 use crate::env::Env;
-use crate::error::Result;
+use crate::error::{Result, counted};
 use crate::node_id::NodeId;
 use crate::views::Live;
 pub use finding::{Finding, FindingCode, KeyRange, Place, Remedy};
@@ -202,7 +202,10 @@ impl Env {
         let named = space.blocks_of(table.extents().chain(committed.directories())) + kept;
         let taken = space.total_blocks() - space.free_blocks();
         if named != taken {
-            let what = format!("{taken} blocks are in use, but the volume's contents need {named}");
+            let what = format!(
+                "{} in use, but the volume's contents need {named}",
+                counted(taken, "block is", "blocks are")
+            );
             tell(Finding::problem(FindingCode::WrongSpace, Place::Volume, what));
         }
     }

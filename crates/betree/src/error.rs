@@ -28,6 +28,11 @@ pub fn bit_numbers(bits: u64) -> String {
     set.join(", ")
 }
 
+/// A number with the noun of what it counts, for messages: `1 node`, `2 nodes`.
+pub fn counted(number: u64, one: &str, many: &str) -> String {
+    alloc::format!("{number} {}", if number == 1 { one } else { many })
+}
+
 /// An error of the engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -150,7 +150,7 @@ pub use env::{
     Backup, Compacted, Conflict, Difference, Differences, Env, Growth, Ingested, Isolation, Outcome,
     Savepoint, Swept, Transaction, TransactionCursor, View,
 };
-pub use error::{Error, NO_SUPERBLOCK, Result};
+pub use error::{Error, NO_SUPERBLOCK, Result, counted};
 pub use format::superblock::scrub_record::{ScrubRecord, ScrubState};
 pub use format::superblock::{Identity, LABEL_BYTES_MAX, VERSION as FORMAT_VERSION};
 pub use format::tail::TaggedTail;

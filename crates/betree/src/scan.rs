@@ -31,7 +31,7 @@ use crate::engine::{Engine, Opened};
 use crate::env::Env;
 use crate::env::recover::{engine_over, log_area, space_of};
 use crate::env::replayed_changes::{OnUnreadable, ReplayedChanges};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 use crate::format::superblock::{LogStart, Superblock};
 use crate::io::Disk;
 use crate::log::{Log, replay};
@@ -145,7 +145,10 @@ fn replay_in_memory(
     let ended = replay(disk, area, &superblock.identity.volume_id, start, progress, &mut each);
     let error = ended.map_or_else(Some, |end| end.lost)?;
     let place = Place::Log { offset: error.offset().unwrap_or(area.offset) };
-    let what = format!("changes from here on are missing, after {} batches: {error}", changes.batches);
+    let what = format!(
+        "changes from here on are missing, after {}: {error}",
+        counted(changes.batches, "batch", "batches")
+    );
     Some(Finding::problem(FindingCode::BadLog, place, what))
 }
 

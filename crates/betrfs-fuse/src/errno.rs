@@ -16,8 +16,10 @@ pub fn is_of_read_only(error: &Error) -> bool {
 /// Whether data on the volume is damaged.
 pub fn is_damage(error: &Error) -> bool {
     use betree::Error::{BadRecord, Corrupt, KnownDamage};
-    let is_contradiction =
-        matches!(error, Error::Damaged { .. } | Error::Engine(Corrupt { .. } | KnownDamage { .. } | BadRecord));
+    let is_contradiction = matches!(
+        error,
+        Error::Damaged { .. } | Error::Engine(Corrupt { .. } | KnownDamage { .. } | BadRecord)
+    );
     is_contradiction || is_truncated(error)
 }
 

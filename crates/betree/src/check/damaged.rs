@@ -14,7 +14,7 @@ use crate::env::Env;
 use crate::env::disputed::OnDispute;
 use crate::env::read_table::{ReadTable, read_table};
 use crate::env::recover::{engine_over, log_area, space_of};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 use crate::format::record::Changes;
 use crate::format::superblock::slots::{self, BadSlot};
 use crate::format::superblock::{LogStart, Superblock};
@@ -161,8 +161,14 @@ fn check_log(disk: &Disk, superblock: &Superblock, tell: &mut dyn FnMut(Finding)
     };
     if bad > 0 {
         let what = alloc::format!(
-            "{bad} records of the log, which begins at byte {}, do not hold the changes that they count",
-            area.offset
+            "{} of the log, which begins at byte {}, {}",
+            counted(bad, "record", "records"),
+            area.offset,
+            if bad == 1 {
+                "does not hold the changes that it counts"
+            } else {
+                "do not hold the changes that they count"
+            }
         );
         tell(Finding::problem(FindingCode::BadLog, Place::Log { offset: area.offset }, what));
     }

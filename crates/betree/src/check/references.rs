@@ -9,7 +9,7 @@ use core::ops::ControlFlow;
 use super::walk::Walk;
 use super::{Finding, FindingCode as Code};
 use crate::dict::Dict;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::node::Node;
 use crate::node_id::NodeId;
 use crate::store::ReadScope;
@@ -155,7 +155,10 @@ impl Walk<'_, '_> {
     pub fn references(&mut self) -> Result<Vec<NodeId>> {
         let Counted { wrong, unchecked, unfreed } = self.count_references()?;
         for (id, counted, references) in wrong {
-            let what = format!("node {id} has {counted} references; the node table says {references}");
+            let what = {
+                let counted = error::counted(counted.into(), "reference", "references");
+                format!("node {id} has {counted}; the node table says {references}")
+            };
             let found = Finding::problem(Code::WrongReferences, self.place(id), what);
             (self.tell)(found);
         }
@@ -165,8 +168,9 @@ impl Walk<'_, '_> {
                 more => format!(" and {more} more"),
             };
             let what = format!(
-                "not checked: the number of references to {unchecked} nodes, because node {id}{more}, which may \
-                 lead to them, could not be read"
+                "not checked: the number of references to {}, because node {id}{more}, which may lead there, \
+                 could not be read",
+                error::counted(unchecked, "node", "nodes")
             );
             let found = Finding::note(Code::ReferencesNotChecked, self.place(id), what);
             (self.tell)(found);

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use betree_platform::BLOCK_BYTES;
 
-use crate::error::Error;
+use crate::error::{Error, counted};
 use crate::format::superblock::Superblock;
 use crate::format::superblock::slots;
 use crate::io::Disk;
@@ -148,7 +148,8 @@ impl Rivals<'_> {
         let first = parts.iter().take(RIVALS_MAX).map(|p| format!("{}+{}", p.start_block, p.len_blocks));
         let mut blocks = first.collect::<Vec<_>>().join(", ");
         if parts.len() > RIVALS_MAX {
-            blocks = format!("{blocks} and {} parts more", parts.len() - RIVALS_MAX);
+            blocks =
+                format!("{blocks} and {} more", counted((parts.len() - RIVALS_MAX) as u64, "part", "parts"));
         }
         match rivals.is_empty() {
             true => format!("node {id}: {why}"),

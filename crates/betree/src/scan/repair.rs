@@ -11,7 +11,7 @@ use crate::check::{Finding, FindingCode, Place};
 use crate::engine::Engine;
 use crate::env::Env;
 use crate::env::disputed::OnDispute;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 use crate::format::superblock::Superblock;
 use crate::format::superblock::features::Features;
 use crate::format::superblock::slots::{self, Loaded, Made};
@@ -127,8 +127,10 @@ fn opened(
     env.check_disputed(tell);
     if let Some(error) = env.log_loss() {
         let place = Place::Log { offset: error.offset().unwrap_or_default() };
-        let what =
-            format!("changes from here on are missing, after {} batches: {error}", env.replayed_batches());
+        let what = format!(
+            "changes from here on are missing, after {}: {error}",
+            counted(env.replayed_batches(), "batch", "batches")
+        );
         tell(Finding::problem(FindingCode::BadLog, place, what));
     }
     Ok(env)

@@ -17,7 +17,7 @@ use crate::check::table::one_bad;
 use crate::check::{Finding, FindingCode, Place};
 use crate::env::disputed;
 use crate::env::read_table::{PageAt, TableReader};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 use crate::format::limits::Limits;
 use crate::format::node::Header;
 use crate::format::superblock::Superblock;
@@ -321,8 +321,8 @@ impl Salvage<'_> {
             count += 1;
         }
         let what = format!(
-            "{count} nodes whose places were lost were found by their headers; of a node that is lost itself this may \
-             be an older state"
+            "{} by the header, as the place was lost; of a node that is lost itself this may be an older state",
+            counted(count, "node was found", "nodes were found")
         );
         tell(Finding::note(FindingCode::NodesByHeader, Place::NodeTable { offset: None }, what));
         Ok(())

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use betree::counted;
 use betrfs::Volume;
 use betrfs_fuse::{CheckError, CheckProblem, CheckReport, Line, MountEntry, is_damage, is_truncated};
 use serde::Serialize;
@@ -161,8 +162,7 @@ pub const WAYS_OUT: &str =
     "`betrfs check -y` mends what can be mended, and `betrfs rescue` copies out what is left";
 
 /// What to do about something that has no superblock.
-const IF_IT_WAS_ONE: &str =
-    "if it was one, `betrfs check -y` makes superblocks of what is left of it, and `betrfs rescue` copies that out";
+const IF_IT_WAS_ONE: &str = "if it was one, `betrfs check -y` makes superblocks of what is left of it, and `betrfs rescue` copies that out";
 
 /// What to do about a volume that cannot be opened, if there is anything that the error does not say.
 pub fn way_out(error: &betrfs::Error) -> Option<&'static str> {
@@ -217,7 +217,8 @@ fn of_later_version(shown: &str, report: &CheckReport) -> Option<Failure> {
     let later = report.of_later_version();
     (later > 0 && later == report.found()).then(|| {
         Failure::new(format!(
-            "{shown} has {later} things that were made by a later version of betrfs: use that version to check it"
+            "{shown} has {} made by a later version of betrfs: use that version to check it",
+            counted(later, "thing that was", "things that were")
         ))
     })
 }
@@ -238,15 +239,20 @@ pub fn print_problems(shown: &str, report: &CheckReport) -> Outcome {
     }
     if report.known_damage_more > 0 {
         print(format_args!(
-            "{shown}: and {} ranges of known damage more, which are not listed",
-            report.known_damage_more
+            "{shown}: and {} not listed",
+            counted(
+                report.known_damage_more,
+                "range of known damage more, which is",
+                "ranges of known damage more, which are"
+            )
         ))?;
     }
     for note in &report.notes {
         print(format_args!("{shown}: {}", on_one_line(note)))?;
     }
     if report.problems_more > 0 {
-        print(format_args!("{shown}: and {} problems more, which are not listed", report.problems_more))?;
+        let more = counted(report.problems_more, "problem more, which is", "problems more, which are");
+        print(format_args!("{shown}: and {more} not listed"))?;
     }
     Ok(())
 }

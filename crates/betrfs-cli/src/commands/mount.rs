@@ -14,9 +14,7 @@ use std::sync::Arc;
 use betree::{LogLoss, ReplayProgress};
 use betree_std::FileDevice;
 use betrfs::FormatOptions;
-use betrfs_fuse::{
-    Mount, MountError, MountOptions, Transport, abort_on_stray_panics, mount_point,
-};
+use betrfs_fuse::{Mount, MountError, MountOptions, Transport, abort_on_stray_panics, mount_point};
 use options::Options;
 
 use crate::commands::check::way_out;

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use betree::FindingCode;
+use betree::{FindingCode, counted};
 use betree_std::Zstd;
 use betrfs::Volume;
 use betrfs::rescue::Rescue;
@@ -149,7 +149,8 @@ fn rescue(arguments: &Arguments, document: Option<&Rc<RefCell<JsonStream>>>, rep
         return Err(Failure::new(format!("cannot write the list: {error}")));
     }
     if report.damage_more > 0 {
-        warn(&format!("{shown}: and {} damaged structures more", report.damage_more));
+        let more = counted(report.damage_more, "damaged structure", "damaged structures");
+        warn(&format!("{shown}: and {more} more"));
     }
     let target = Target::open(&arguments.directory)?;
     let mut copy = Copy::new(target, list)?;
@@ -164,11 +165,13 @@ fn rescue(arguments: &Arguments, document: Option<&Rc<RefCell<JsonStream>>>, rep
         warn("the owners were not kept: only root can set them");
     }
     if flags_left > 0 {
-        warn(&format!("the flags (chattr) of {flags_left} objects were not set"));
+        warn(&format!("the flags (chattr) of {} were not set", counted(flags_left, "object", "objects")));
     }
-    let done = format!("{objects} objects of {shown} were copied to {into}");
+    let was = if objects == 1 { "was" } else { "were" };
+    let done = format!("{} of {shown} {was} copied to {into}", counted(objects, "object", "objects"));
     if missing > 0 {
-        return Err(Failure::of(Kind::Missing, format!("{done}; {missing} parts are missing, as listed")));
+        let missing = counted(missing, "part is", "parts are");
+        return Err(Failure::of(Kind::Missing, format!("{done}; {missing} missing, as listed")));
     }
     match document {
         None if arguments.list.is_some() => print(format_args!("{done}; nothing is missing")),

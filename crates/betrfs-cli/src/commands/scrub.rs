@@ -126,7 +126,10 @@ fn verdict(shown: &str, ScrubReport { report, scrub }: &ScrubReport, repairs: bo
         0 => Failure::new(format!("the scrub of {shown} was interrupted: `--resume` goes on from there")),
         found if mended == found => Failure::of(
             Kind::Mended,
-            format!("{shown} was damaged: {found} found, all written anew from good copies"),
+            match found {
+                1 => format!("{shown} was damaged: 1 found, and written anew from a good copy"),
+                _ => format!("{shown} was damaged: {found} found, all written anew from good copies"),
+            },
         ),
         found if mended > 0 => Failure::of(
             Kind::MendedInPart,

@@ -92,6 +92,19 @@ fn each_option_writes_what_it_may_and_ends_with_the_bits_of_fsck() {
     assert_eq!(run(&path, &["-y"]).0, Some(0));
 }
 
+#[test]
+fn one_change_and_one_problem_are_told_in_the_singular() {
+    let (_temp, path) = damaged();
+    for (arguments, expected) in [
+        (&["-p", "-f"][..], "is repaired in part (1 change, 1 problem left): "),
+        (&["-y"], "was damaged and is repaired (1 change): "),
+    ] {
+        let output = betrfs(&[&["check"], arguments].concat(), &path);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
 /// It is no damage: the check could not be made, and nothing is written beside it.
 #[test]
 fn what_a_later_version_made_is_left_and_a_check_of_it_ends_with_8() {
@@ -335,7 +348,10 @@ fn lost_superblocks_are_written_again_but_not_over_what_others_have_made() {
         let output = betrfs(&[&["check"], arguments].concat(), &sample.path);
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(8), "{arguments:?}: {told}");
-        assert!(told.contains("`betrfs check -y`") && told.contains("`betrfs rescue`"), "{arguments:?}: {told}");
+        assert!(
+            told.contains("`betrfs check -y`") && told.contains("`betrfs rescue`"),
+            "{arguments:?}: {told}"
+        );
     }
     assert!(Command::new("mkswap").arg(&sample.path).output().unwrap().status.success());
     let of_others = fs::read(&sample.path).unwrap();

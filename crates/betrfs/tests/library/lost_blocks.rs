@@ -76,7 +76,7 @@ fn each_kind_of_damage_is_a_sentence_that_names_the_place() {
         problems(|batch, _| batch.delete(LINKS, b"\0d\0\0b")),
         [
             "/d/b: it is not listed, or wrongly, among the links",
-            "2 names of linked files, of which 1 are listed",
+            "2 names of linked files, of which 1 is listed",
         ]
     );
     assert_eq!(

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Arc;
 
-use betree::FindingCode;
+use betree::{FindingCode, counted};
 use betree_std::FileDevice;
 use betrfs::{Mended, Mending, Repair, Volume};
 use betrfs_fuse::{CheckReport, is_damage, is_truncated};
@@ -179,7 +179,8 @@ fn ask(shown: &str) -> bool {
 }
 
 fn verdict(shown: &str, repair: &Repair) -> Option<Failure> {
-    let (found, left, changes) = (repair.before.found(), repair.after.found(), repair.mended.len());
+    let (found, left) = (repair.before.found(), repair.after.found());
+    let changes = counted(repair.mended.len() as u64, "change", "changes");
     if found == 0 {
         return None;
     }
@@ -194,24 +195,27 @@ fn verdict(shown: &str, repair: &Repair) -> Option<Failure> {
     let in_vain = match repair.in_vain.as_slice() {
         [] => String::new(),
         [first, ..] => format!(
-            "; {} changes mend nothing, for a check asks for them again, which is a mistake of this program: {} [{}]",
-            repair.in_vain.len(),
+            "; {} nothing, for a check asks for them again, which is a mistake of this program: {} [{}]",
+            counted(repair.in_vain.len() as u64, "change mends", "changes mend"),
             first.what,
             first.code
         ),
     };
     Some(match repair.generation {
         None if repair.given_up > 0 || !repair.in_vain.is_empty() => Failure::damage(format!(
-            "{shown} is damaged ({found} found), and nothing was written, because with all changes {left} problems are \
-             left{in_vain}; `betrfs rescue` copies out what can be read"
+            "{shown} is damaged ({found} found), and nothing was written, because with all changes {} \
+             left{in_vain}; `betrfs rescue` copies out what can be read",
+            counted(left, "problem is", "problems are")
         )),
         None => Failure::damage(format!("{shown} is damaged ({found} found), and nothing was written")),
-        Some(_) if left == 0 && is_open => Failure::of(
-            Kind::Mended,
-            format!("{shown} was damaged and is repaired ({changes} changes): {back}"),
-        ),
+        Some(_) if left == 0 && is_open => {
+            Failure::of(Kind::Mended, format!("{shown} was damaged and is repaired ({changes}): {back}"))
+        }
         Some(_) => {
-            let mut text = format!("{shown} is repaired in part ({changes} changes, {left} problems left)");
+            let mut text = format!(
+                "{shown} is repaired in part ({changes}, {} left)",
+                counted(left, "problem", "problems")
+            );
             if let Some(refused) = &repair.after.refused {
                 text +=
                     &format!(", and cannot be mounted ({refused}): `betrfs rescue` copies out what is left");

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
+use betree::counted;
 use betrfs::FileType;
 use betrfs::rescue::{Attributes, Contents, Destination, Location, Lost, Object};
 use rustix::fs::{
@@ -169,8 +170,8 @@ impl Copy {
             Some(failure) => Err(Failure::of(
                 failure.kind(),
                 format!(
-                    "cannot go on copying to {into}: {failure}; {} objects are there so far",
-                    self.objects
+                    "cannot go on copying to {into}: {failure}; {} there so far",
+                    counted(self.objects, "object is", "objects are")
                 ),
             )),
             None => Ok(()),

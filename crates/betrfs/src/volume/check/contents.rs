@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use betree::Unreadable;
+use betree::{Unreadable, counted};
 
 use super::code::Code;
 use super::losses::Lost;
@@ -298,7 +298,11 @@ impl Check<'_> {
         } else if self.gaps.touch(LINKS, &EVERYTHING) {
             self.unchecked.links = true;
         } else {
-            let why = format!("{} names of linked files, of which {listed} are listed", self.redirects);
+            let why = format!(
+                "{} of linked files, of which {listed} {} listed",
+                counted(self.redirects, "name", "names"),
+                if listed == 1 { "is" } else { "are" }
+            );
             self.misfits(Code::NotListed, why);
         }
     }

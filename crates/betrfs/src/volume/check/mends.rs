@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use betree::{Batch, Cut, DictId, FindingCode, Remedy};
+use betree::{Batch, Cut, DictId, FindingCode, Remedy, counted};
 
 use super::Check;
 use super::code::Code;
@@ -115,7 +115,10 @@ impl Check<'_> {
             return;
         }
         ranges.iter().for_each(|(lo, hi)| mends.batch.delete_range(dict, lo, hi));
-        let what = format!("known damage where no file has a key goes, in {} ranges", ranges.len());
+        let what = format!(
+            "known damage where no file has a key goes, in {}",
+            counted(ranges.len() as u64, "range", "ranges")
+        );
         mends.done.push(Mended { code: FindingCode::KnownDamage.name(), loses: false, what });
     }
 

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use betree::Cut;
+use betree::{Cut, counted};
 
 use super::code::Code;
 use super::losses::{Lost, ObjectNames, and_more};
@@ -76,33 +76,33 @@ impl Unchecked {
         }
         if self.linked_files > 0 {
             note(format!(
-                "whether {} files with several names have as many as they count, because not all names can be read",
-                self.linked_files
+                "whether {} as many as counted, because not all names can be read",
+                counted(self.linked_files, "file with several names has", "files with several names have")
             ));
         }
         if self.dirs_uncounted + self.links_uncounted > 0 {
             note(format!(
-                "the counts of names in {} directories and of {} files with several names, because they are too many \
-                 to be remembered",
-                self.dirs_uncounted, self.links_uncounted
+                "the counts of names in {} and of {} with several names, because they are too many to be remembered",
+                counted(self.dirs_uncounted, "directory", "directories"),
+                counted(self.links_uncounted, "file", "files")
             ));
         }
         if self.blocks > 0 {
             note(format!(
-                "whether all blocks are there of {} files, because not all of their data can be read",
-                self.blocks
+                "whether all blocks are there of {}, because not all of the data can be read",
+                counted(self.blocks, "file", "files")
             ));
         }
         if self.owners > 0 {
             note(format!(
-                "whether the data of {} files belong to one, because their names cannot be read",
-                self.owners
+                "whether the data of {} belong to one, because no name can be read",
+                counted(self.owners, "file", "files")
             ));
         }
         if self.quotas > 0 {
             note(format!(
-                "whether {} quotas count what is below them, because not all of that can be read, or they are too many",
-                self.quotas
+                "whether {} what is below, because not all of that can be read, or there are too many",
+                counted(self.quotas, "quota counts", "quotas count")
             ));
         }
         if self.links {
@@ -434,8 +434,11 @@ impl Check<'_> {
             }
         } else {
             let why = format!(
-                "it counts {} entries, {} of them directories, but has {} and {}",
-                counted.0, counted.1, found.0, found.1
+                "it counts {}, {} of them directories, but has {} and {}",
+                betree::counted(counted.0, "entry", "entries"),
+                counted.1,
+                found.0,
+                found.1
             );
             let own = key::own(path);
             self.problem(Code::WrongEntryCounts, &own, &why);
@@ -447,7 +450,11 @@ impl Check<'_> {
         }
         // A copied directory counts the snapshots of its source.
         if dir.snapshots < dir.snapshots_found {
-            let why = format!("it counts {} snapshots, but has {}", dir.snapshots, dir.snapshots_found);
+            let why = format!(
+                "it counts {}, but has {}",
+                betree::counted(dir.snapshots, "snapshot", "snapshots"),
+                dir.snapshots_found
+            );
             let own = key::own(path);
             self.problem(Code::WrongSnapshotCount, &own, &why);
             if let Ok(found) = u32::try_from(dir.snapshots_found) {
@@ -471,7 +478,7 @@ impl Check<'_> {
                 self.unchecked.linked_files += 1;
                 continue;
             }
-            let why = format!("it counts {} names, but has {}", link.nlink, link.found);
+            let why = format!("it counts {}, but has {}", counted(link.nlink, "name", "names"), link.found);
             let object = key::object(oid);
             if link.found == 0 {
                 self.misfit(Code::NamelessFile, &object, &why);

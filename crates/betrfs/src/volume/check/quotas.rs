@@ -58,9 +58,15 @@ impl Check<'_> {
                 let stored = stored.as_deref().and_then(Amount::decode);
                 if stored != Some(found) && self.stopped.is_none() {
                     let (says, is) = (stored.unwrap_or_default(), found);
+                    let noun = |number: i64, one, many| if number == 1 { one } else { many };
                     let why = format!(
-                        "its quota counts {} bytes in {} objects, but there are {} in {}",
-                        says.bytes, says.objects, is.bytes, is.objects
+                        "its quota counts {} {} in {} {}, but there are {} in {}",
+                        says.bytes,
+                        noun(says.bytes, "byte", "bytes"),
+                        says.objects,
+                        noun(says.objects, "object", "objects"),
+                        is.bytes,
+                        is.objects
                     );
                     self.misfit(Code::WrongQuotaUse, &own, &why);
                     self.mend_quota(Code::WrongQuotaUse, &own, found);

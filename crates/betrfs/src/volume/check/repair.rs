@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use betree::{Env, FindingCode, Remedy};
+use betree::{Env, FindingCode, Remedy, counted};
 use betree_platform::Device;
 
 use super::code::problem_codes;
@@ -127,7 +127,10 @@ impl Volume {
             (FindingCode::BadNodeCopy, "nodes of which a copy is damaged are written anew".into()),
             (
                 FindingCode::WrongReferences,
-                format!("the numbers of references to {nodes} nodes become those that were counted"),
+                format!(
+                    "the numbers of references to {} become those that were counted",
+                    counted(nodes, "node", "nodes")
+                ),
             ),
         ];
         for (code, what) in engine_mended {

@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use betree::{Cut, Finding, FindingCode, Place};
+use betree::{Cut, Finding, FindingCode, Place, counted};
 
 use super::code::{Code, is_of_later_version};
 use super::losses::{Losses, Lost, ObjectNames, paths_of};
@@ -257,7 +257,7 @@ impl Findings {
         let problem = |Line { code, place, own, what, losses, ranges_more }: Line| {
             let what = match ranges_more {
                 0 => what,
-                more => format!("{what}, and {more} ranges more"),
+                more => format!("{what}, and {} more", counted(more, "range", "ranges")),
             };
             let losses = losses.and_then(|losses| self.losses.get(losses));
             let own = own.iter().flat_map(|own| paths_of(own, objects));
