@@ -423,8 +423,13 @@ impl Check<'_> {
     fn count(&mut self, path: &[u8], dir: &DirCount) {
         let (counted, found) = ((dir.entries, dir.subdirs), (dir.entries_found, dir.subdirs_found));
         let may_be_more = found.0 <= counted.0 && found.1 <= counted.1;
+        let has_gap = self.gaps.touch(META, &key::entries(path));
+        if has_gap {
+            // A listing of it comes to what cannot be read.
+            self.findings.name(&key::own(path));
+        }
         if counted == found {
-        } else if may_be_more && self.gaps.touch(META, &key::entries(path)) {
+        } else if may_be_more && has_gap {
             let unchecked = &mut self.unchecked;
             if unchecked.dirs.len() < NAMED_MAX {
                 let shown = key::describe(&key::own(path));
