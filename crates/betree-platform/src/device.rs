@@ -123,9 +123,19 @@ impl core::fmt::Display for DeviceOp {
     }
 }
 
+/// The error number of a call behind the device's end, on Linux.
+const EINVAL: i32 = 22;
+
+fn reason(errno: i32) -> alloc::string::String {
+    match errno {
+        EINVAL => alloc::format!("errno {errno}: it may be behind the end of the device"),
+        _ => alloc::format!("errno {errno}"),
+    }
+}
+
 /// A failed device call: operation, place, and the operating system's error number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("device {op} of {len} bytes at byte {offset} failed (errno {errno})")]
+#[error("device {op} of {len} bytes at byte {offset} failed ({})", reason(*errno))]
 pub struct DeviceError {
     /// The operation.
     pub op: DeviceOp,

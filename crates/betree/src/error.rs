@@ -56,7 +56,7 @@ pub enum Error {
         why: String,
     },
     /// The keys were lost, and a repair has noted that.
-    #[error("known damage: a repair has noted that the keys from {lo:?} to {hi:?} of a node were lost")]
+    #[error("known damage: the keys from {lo:?} to {hi:?} of a node were lost")]
     KnownDamage {
         /// Where they begin, in the coordinates of the node that has the note.
         lo: Cut,

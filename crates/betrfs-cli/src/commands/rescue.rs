@@ -127,7 +127,9 @@ fn rescue(arguments: &Arguments, document: Option<&Rc<RefCell<JsonStream>>>, rep
         None if document.is_some() => None,
         None => Some(Box::new(io::stdout().lock())),
     };
-    let mut list = List::new(lines, document.cloned());
+    let place = arguments.list.as_ref().map(|path| path.display().to_string());
+    let place = place.unwrap_or_else(|| String::from("standard output"));
+    let mut list = List::new(lines, document.cloned(), place);
     let mut unlisted = None;
     let mut tell = |found: betree::Finding| {
         if report.damage.len() < DAMAGE_MAX {
@@ -146,7 +148,7 @@ fn rescue(arguments: &Arguments, document: Option<&Rc<RefCell<JsonStream>>>, rep
     let rescue =
         Rescue::open(Arc::new(device), options, &mut tell).map_err(|error| failed(&shown, &error))?;
     if let Some(error) = unlisted {
-        return Err(Failure::new(format!("cannot write the list: {error}")));
+        return Err(error.into());
     }
     if report.damage_more > 0 {
         let more = counted(report.damage_more, "damaged structure", "damaged structures");

@@ -142,6 +142,39 @@ fn it_refuses_what_is_no_volume_and_a_directory_in_use() {
     assert!(document["error"].as_str().unwrap().contains("not a BetrFS volume"), "{document}");
 }
 
+#[test]
+fn a_list_that_finds_no_room_is_named() {
+    let sample = Sample::new("64M");
+    // A structure of which an older state is left: a line of the list.
+    sample.write(0, &[0x5a; 8192]);
+    let [volume, copy] = [&sample.path, &sample.copy()].map(|path| path.to_str().unwrap().to_owned());
+    let output = betrfs(&["rescue", &volume, &copy, "--list", "/dev/full"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot write the list to /dev/full: No space left on device"), "{said}");
+}
+
+#[test]
+fn what_is_behind_the_end_of_a_truncated_volume_is_said_to_be_there() {
+    let sample = Sample::new("64M");
+    let volume = sample.open();
+    for number in 0..40u8 {
+        let name = format!("file{number}");
+        let file =
+            volume.create(InodeId::ROOT, name.as_bytes(), &new(FileType::Regular, 0o600)).unwrap().node;
+        volume.write(file, 0, &noise(number.into(), 200_000)).unwrap();
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let used = fs::read(&sample.path).unwrap().iter().rposition(|byte| *byte != 0).unwrap() as u64;
+    let file = fs::File::options().write(true).open(&sample.path).unwrap();
+    file.set_len((used - 3_000_000) / 4096 * 4096).unwrap();
+    let (code, missing, said) = sample.rescue();
+    assert_eq!(code, Some(4), "{said}");
+    let told = format!("{said}{missing:?}");
+    assert!(told.contains("behind the end of the device"), "{told}");
+}
+
 /// Others have room for fewer and smaller ones: ext4 for some 4 KiB of them, and says that the disk is full.
 #[test]
 fn an_attribute_that_the_target_has_no_room_for_is_missing_and_all_else_is_copied() {

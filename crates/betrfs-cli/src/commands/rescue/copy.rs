@@ -464,8 +464,7 @@ impl Destination for Copy {
         match self.list.add(lost, why) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
-                let failure = Failure::new(format!("cannot write the list: {error}"));
-                self.failure.get_or_insert(failure);
+                self.failure.get_or_insert(error.into());
                 ControlFlow::Break(())
             }
         }

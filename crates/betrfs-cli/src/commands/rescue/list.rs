@@ -18,6 +18,8 @@ pub struct List {
     lines: Option<Box<dyn Write>>,
     /// The document, in which a list is begun.
     document: Option<Rc<RefCell<JsonStream>>>,
+    /// Where the lines go, for messages.
+    place: String,
     /// The number of parts.
     pub count: u64,
 }
@@ -76,9 +78,13 @@ impl<'a> Missing<'a> {
 }
 
 impl List {
-    /// An empty list: of lines, in a document, or both.
-    pub fn new(lines: Option<Box<dyn Write>>, document: Option<Rc<RefCell<JsonStream>>>) -> List {
-        List { lines, document, count: 0 }
+    /// An empty list: of lines, in a document, or both. `place` is where the lines go.
+    pub fn new(
+        lines: Option<Box<dyn Write>>,
+        document: Option<Rc<RefCell<JsonStream>>>,
+        place: String,
+    ) -> List {
+        List { lines, document, place, count: 0 }
     }
 
     /// Adds a part.
@@ -127,10 +133,8 @@ impl List {
             document.borrow_mut().item(&missing());
         }
         let why = escaped(why.as_bytes());
-        match self.lines.as_mut().map_or(Ok(()), |lines| writeln!(lines, "{path}\t{part}\t{why}")) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            written => written,
-        }
+        let written = self.lines.as_mut().map_or(Ok(()), |lines| writeln!(lines, "{path}\t{part}\t{why}"));
+        self.told(written)
     }
 
     /// Writes what is buffered of the lines.
@@ -138,9 +142,17 @@ impl List {
     /// # Errors
     /// As [`add`](List::add).
     pub fn finish(&mut self) -> io::Result<()> {
-        match self.lines.as_mut().map_or(Ok(()), |lines| lines.flush()) {
+        let flushed = self.lines.as_mut().map_or(Ok(()), |lines| lines.flush());
+        self.told(flushed)
+    }
+
+    /// The outcome of a write of lines, with their place.
+    fn told(&self, written: io::Result<()>) -> io::Result<()> {
+        match written {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            flushed => flushed,
+            written => written.map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot write the list to {}: {error}", self.place))
+            }),
         }
     }
 }
