@@ -77,6 +77,8 @@ struct Check<'a> {
     links: BTreeMap<u64, LinkCount>,
     /// The keys with blocks of unlinked files.
     orphans: BTreeSet<Vec<u8>>,
+    /// Whether there are names that cannot be read and that no repair has noted as lost: they may be there.
+    unread_names: bool,
     /// The trees that are being removed or copied, by number.
     detached: BTreeMap<u64, Detached>,
     /// The paths of directories with quotas.
@@ -347,6 +349,7 @@ impl<'a> Check<'a> {
             dirs: BTreeMap::new(),
             links: BTreeMap::new(),
             orphans: BTreeSet::new(),
+            unread_names: false,
             detached: BTreeMap::new(),
             quotas: Vec::new(),
             volume: None,
@@ -439,6 +442,7 @@ impl Check<'_> {
         {
             self.known_in_objects.push((lo.clone().max(objects.0), hi.clone().min(objects.1)));
         }
+        self.unread_names |= dict == META && !errors.iter().all(is_known);
         // A range that is scanned twice is reported once.
         if dict == META && self.gaps.over(META, &(lo.clone(), hi.clone())).is_none() {
             to_blame.iter().for_each(|losses| self.findings.lose_names(*losses, &lo, &hi));

@@ -157,7 +157,12 @@ impl Volume {
             }
             refuse_if_protected(&dir.state.read().record)?;
             let path = op.dir_path(&dir)?;
-            let has_snapshots = op.scan(META, key::snapshots(&path.bytes)).next()?.is_some();
+            let has_snapshots = match op.scan(META, key::snapshots(&path.bytes)).next() {
+                Ok(found) => found.is_some(),
+                // Those that were lost go too: nobody will ever read them.
+                Err(betree::Error::KnownDamage { .. }) if snapshots == SnapshotsBelow::Go => true,
+                Err(error) => return Err(error.into()),
+            };
             let kept = self.kept_within(&op, &path.bytes);
             if (has_snapshots || !kept.is_empty()) && snapshots == SnapshotsBelow::Hold {
                 return Err(Error::HeldBySnapshots);

@@ -195,9 +195,9 @@ fn what_is_written_over_known_damage_heals_it_and_removing_the_files_clears_it()
     }
 }
 
-/// With all names lost, the volume has none after a repair, and can be used.
+/// With all names lost, none can be made over them until they are removed; then the volume can be used.
 #[test]
-fn without_any_name_left_a_repaired_volume_is_an_empty_one() {
+fn without_any_name_left_a_repaired_volume_is_none_until_it_is_emptied() {
     let disk = sample();
     let device = Arc::new(disk.device.copy());
     let options = Volume::engine_options(4 << 20);
@@ -217,6 +217,8 @@ fn without_any_name_left_a_repaired_volume_is_an_empty_one() {
     assert!(repaired.generation.is_some() && repaired.after.problems.is_empty(), "{repaired:#?}");
     assert!(before.refused.is_some() && repaired.after.refused.is_none(), "{repaired:#?}");
     let volume = Volume::open(device, disk.options.clone()).unwrap();
+    assert!(volume.create(ROOT, b"new", &new_file()).is_err());
+    volume.remove_below(ROOT, SnapshotsBelow::Go).unwrap();
     volume.write(mkfile(&volume, ROOT, "new").node, 0, b"text").unwrap();
     volume.close().unwrap();
 }

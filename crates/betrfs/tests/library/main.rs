@@ -27,6 +27,7 @@ mod links;
 mod listings;
 mod lost_blocks;
 mod lost_links;
+mod lost_names;
 mod map;
 mod no_progress;
 mod node_copies;

@@ -47,7 +47,7 @@ codes! {
     /// An entry stands below what is no directory.
     NoDirectory = "no-directory", Mended("a directory is made for it where there is nothing");
     /// A directory counts other entries than it has.
-    WrongEntryCounts = "wrong-entry-counts", Mended("the counts become what was found");
+    WrongEntryCounts = "wrong-entry-counts", Mended("the counts become what was found, and at least one more where names are lost");
     /// A directory counts fewer snapshots than it has.
     WrongSnapshotCount = "wrong-snapshot-count", Mended("the count becomes what was found");
     /// A file counts other names than it has.

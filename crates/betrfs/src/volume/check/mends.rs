@@ -60,12 +60,27 @@ pub(super) struct Mends {
     pub done: Vec<Mended>,
     /// The keys that it changes already: a second change would undo the first.
     changed: BTreeSet<(u8, Vec<u8>)>,
+    /// The paths of the directories that this repair has given a record or a name, also in earlier rounds.
+    /// Their counts tell nothing about names that are lost.
+    pub made_in: BTreeSet<Vec<u8>>,
     now_ns: i64,
 }
 
 impl Mends {
     pub fn new(mending: Mending, now_ns: i64) -> Mends {
-        Mends { mending, batch: Batch::new(), done: Vec::new(), changed: BTreeSet::new(), now_ns }
+        Mends {
+            mending,
+            batch: Batch::new(),
+            done: Vec::new(),
+            changed: BTreeSet::new(),
+            made_in: BTreeSet::new(),
+            now_ns,
+        }
+    }
+
+    /// The same, for a look after others, which have given these directories records or names.
+    pub fn after(self, made_in: BTreeSet<Vec<u8>>) -> Mends {
+        Mends { made_in, ..self }
     }
 }
 
@@ -102,6 +117,25 @@ impl Check<'_> {
         let what = format!("{}: {what}", key::describe(key::split_data(at).map_or(at, |(own, _)| own)));
         mends.done.push(Mended { code: code.name(), loses, what });
         true
+    }
+
+    /// Notes that a directory gets a record or a name.
+    fn makes_in(&mut self, path: &[u8]) {
+        if let Some(mends) = &mut self.mends {
+            mends.made_in.insert(path.to_vec());
+        }
+    }
+
+    /// Notes that the directory of a name gets it.
+    fn makes_name(&mut self, own: &[u8]) {
+        if let Some((path, _)) = key::split_entry(own) {
+            self.makes_in(path);
+        }
+    }
+
+    /// Whether this repair has given a directory a record or a name.
+    pub(super) fn has_made_in(&self, path: &[u8]) -> bool {
+        self.mends.as_ref().is_some_and(|mends| mends.made_in.contains(path))
     }
 
     pub(super) fn is_mending(&self) -> bool {
@@ -153,7 +187,9 @@ impl Check<'_> {
         if count != size.div_ceil(BLOCK) && !self.gaps.touch(DATA, &key::blocks_from(own, 0)) {
             *record.make_sparse() = found;
         }
-        self.mend(code, own, Vec::from([Change::Put(META, own.to_vec(), record.encode()), volume]));
+        if self.mend(code, own, Vec::from([Change::Put(META, own.to_vec(), record.encode()), volume])) {
+            self.makes_name(own);
+        }
     }
 
     /// Mends the record of a sparse file: it gets the blocks that are there.
@@ -319,7 +355,12 @@ impl Check<'_> {
         }
         if let Some((record, volume)) = self.new_directory() {
             let changes = Vec::from([Change::Put(META, own.to_vec(), record.encode()), volume]);
-            self.mend(code, own, changes);
+            if self.mend(code, own, changes) {
+                self.makes_name(own);
+                if let Some((path, name)) = key::split_entry(own) {
+                    self.makes_in(&key::child_path(path, name));
+                }
+            }
         }
     }
 
@@ -328,7 +369,9 @@ impl Check<'_> {
         if let Some(now_ns) = self.mends.as_ref().map(|mends| mends.now_ns).filter(|_| self.is_mending()) {
             let record = Record::new(FileType::Directory, 0o755, ROOT_ID, now_ns);
             let made = Change::Put(META, key::ROOT_KEY.to_vec(), record.encode());
-            self.mend(code, &key::ROOT_KEY, Vec::from([made]));
+            if self.mend(code, &key::ROOT_KEY, Vec::from([made])) {
+                self.makes_in(b"");
+            }
         }
     }
 
@@ -368,8 +411,11 @@ impl Check<'_> {
         let redirect = Redirect { oid, ino: record.id, file_type: record.file_type };
         changes.push(Change::Put(META, object.clone(), record.encode()));
         changes.push(Change::Put(META, name.clone(), redirect.encode()));
-        changes.push(Change::Put(LINKS, name, oid.to_be_bytes().to_vec()));
-        self.mend(code, &object, changes);
+        changes.push(Change::Put(LINKS, name.clone(), oid.to_be_bytes().to_vec()));
+        if self.mend(code, &object, changes) {
+            self.makes_name(&name);
+            self.makes_in(b"");
+        }
     }
 
     /// The name of the directory of lost files; adds the changes that make it. The next check counts its

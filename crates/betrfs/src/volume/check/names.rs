@@ -424,14 +424,16 @@ impl Check<'_> {
 
     fn count(&mut self, path: &[u8], dir: &DirCount) {
         let (counted, found) = ((dir.entries, dir.subdirs), (dir.entries_found, dir.subdirs_found));
+        let lacks = self.gaps.touch(META, &key::entries(path));
         let may_be_more = found.0 <= counted.0 && found.1 <= counted.1;
-        let has_gap = self.gaps.touch(META, &key::entries(path));
-        if has_gap {
+        if lacks {
             // A listing of it comes to what cannot be read.
             self.findings.name(&key::own(path));
         }
-        if counted == found {
-        } else if may_be_more && has_gap {
+        // What a repair has made counts no lost names yet.
+        let counts_none = lacks && found.0 >= counted.0 && self.has_made_in(path);
+        if counted == found && !counts_none {
+        } else if may_be_more && lacks && !counts_none {
             let unchecked = &mut self.unchecked;
             if unchecked.dirs.len() < NAMED_MAX {
                 let shown = key::describe(&key::own(path));
@@ -449,22 +451,30 @@ impl Check<'_> {
             );
             let own = key::own(path);
             self.problem(Code::WrongEntryCounts, &own, &why);
-            if !self.gaps.touch(META, &key::entries(path)) {
+            if !lacks {
                 self.mend_record(Code::WrongEntryCounts, &own, |record| {
                     (record.entries, record.subdirs) = found;
+                });
+            } else if !self.unread_names {
+                // With as many as can be read, the volume would take those that are lost for absent.
+                self.mend_record(Code::WrongEntryCounts, &own, |record| {
+                    record.entries = record.entries.max(found.0.saturating_add(1));
+                    record.subdirs = record.subdirs.max(found.1);
                 });
             }
         }
         // A copied directory counts the snapshots of its source.
-        if dir.snapshots < dir.snapshots_found {
+        let snapshots = key::entries(&key::snapshots_path(path));
+        let more = u64::from(self.has_made_in(path) && self.gaps.touch(META, &snapshots));
+        let snapshots_found = dir.snapshots_found.saturating_add(more);
+        if dir.snapshots < snapshots_found {
             let why = format!(
-                "it counts {}, but has {}",
-                betree::counted(dir.snapshots, "snapshot", "snapshots"),
-                dir.snapshots_found
+                "it counts {}, but has {snapshots_found}",
+                betree::counted(dir.snapshots, "snapshot", "snapshots")
             );
             let own = key::own(path);
             self.problem(Code::WrongSnapshotCount, &own, &why);
-            if let Ok(found) = u32::try_from(dir.snapshots_found) {
+            if let Ok(found) = u32::try_from(snapshots_found) {
                 self.mend_record(Code::WrongSnapshotCount, &own, |record| record.snapshots = found);
             }
         }

@@ -138,9 +138,9 @@ impl Volume {
                 repair.mended.push(Mended { code: code.name(), loses: false, what });
             }
         }
-        let Rounds { made, in_vain } = in_rounds(found, &mut |batch| {
+        let Rounds { made, in_vain } = in_rounds(found, &mut |batch, made_in| {
             env.apply_in_memory(batch)?;
-            look_through(&env, Findings::default(), mends())
+            look_through(&env, Findings::default(), mends().map(|mends| mends.after(made_in)))
         })?;
         repair.mended.extend(made);
         repair.in_vain = in_vain;

@@ -23,21 +23,22 @@ pub(super) struct Rounds {
 }
 
 /// Makes the changes that a look has asked for, and those of the looks after it. `make` makes a batch of them
-/// and looks again.
+/// and looks again; it also gets the paths of the directories that have got a record or a name.
 ///
 /// # Errors
 /// Those of `make`.
 pub(super) fn in_rounds(
     mut found: Scanned,
-    make: &mut dyn FnMut(&Batch) -> Result<Scanned>,
+    make: &mut dyn FnMut(&Batch, BTreeSet<Vec<u8>>) -> Result<Scanned>,
 ) -> Result<Rounds> {
     let mut made = Vec::new();
     let mut known = BTreeSet::new();
     for _ in 0..ROUNDS_MAX {
-        let Some(Mends { batch, done, .. }) = found.mends.filter(|mends| !mends.done.is_empty()) else {
+        let Some(Mends { batch, done, made_in, .. }) = found.mends.filter(|mends| !mends.done.is_empty())
+        else {
             return Ok(Rounds { made, in_vain: Vec::new() });
         };
-        let next = make(&batch)?;
+        let next = make(&batch, made_in)?;
         made.extend(done.into_iter().filter(|change| known.insert(change.clone())));
         let is_same = next.report == found.report;
         found = next;
@@ -79,7 +80,7 @@ mod tests {
     fn what_a_change_uncovers_is_changed_in_the_next_round() {
         let looks = [look(&["b"], &["b"]), look(&[], &[])];
         let (mut looks, mut rounds) = (looks.into_iter(), 0);
-        let done = in_rounds(look(&["a"], &["a"]), &mut |_| {
+        let done = in_rounds(look(&["a"], &["a"]), &mut |_, _| {
             rounds += 1;
             Ok(looks.next().unwrap())
         });
@@ -94,7 +95,7 @@ mod tests {
     #[test]
     fn a_change_that_mends_nothing_ends_the_rounds_and_is_told_as_such() {
         let mut rounds = 0;
-        let done = in_rounds(look(&["a", "b"], &["a", "b"]), &mut |_| {
+        let done = in_rounds(look(&["a", "b"], &["a", "b"]), &mut |_, _| {
             rounds += 1;
             Ok(look(&["a"], &["a"]))
         });
@@ -108,7 +109,7 @@ mod tests {
     #[test]
     fn problems_that_come_back_by_turns_end_after_some_rounds() {
         let mut rounds = 0;
-        let done = in_rounds(look(&["a"], &["a"]), &mut |_| {
+        let done = in_rounds(look(&["a"], &["a"]), &mut |_, _| {
             rounds += 1;
             let other = format!("{}", rounds % 2);
             Ok(look(&[&other], &[&other]))
