@@ -95,9 +95,9 @@ fn files_without_a_name_come_to_a_directory_of_root_alone_beside_what_has_its_na
     volume.close().unwrap();
 }
 
-/// Its entries would show what was never in it.
+/// Without it the snapshot could not be read, nor removed.
 #[test]
-fn no_directory_is_made_in_a_snapshot() {
+fn a_directory_that_is_missing_in_a_snapshot_is_made_for_root_alone() {
     let device: Arc<dyn Device> = Arc::new(sample());
     let volume = Volume::open(device.clone(), options()).unwrap();
     let held = volume.resolve(b"/held").unwrap().node;
@@ -117,8 +117,29 @@ fn no_directory_is_made_in_a_snapshot() {
     let own = in_snapshot(&pairs(&device));
     let repaired = repair(&damaged, Mending::All);
     assert!(codes(&repaired.before).contains("no-directory"), "{repaired:#?}");
-    assert!(codes(&repaired.after).contains("no-directory"), "{repaired:#?}");
-    assert!(!pairs(&damaged).contains_key(&key(META, &own)), "{repaired:#?}");
+    assert_eq!(repaired.after.found(), 0, "{repaired:#?}");
+    assert_eq!(perm(&pairs(&damaged), &own), 0o700);
+}
+
+/// The record of the snapshot itself.
+#[test]
+fn a_snapshot_that_is_made_again_is_one() {
+    let device = with(&sample(), |pairs, batch| {
+        let is_it = |at: &[u8]| at.first() == Some(&3) && at.ends_with(b"monday");
+        let own = pairs.keys().find(|(dict, at)| *dict == META.0 && is_it(at)).unwrap().1.clone();
+        batch.delete(META, &own);
+    });
+    let repaired = repair(&device, Mending::All);
+    assert!(codes(&repaired.before).contains("no-directory"), "{repaired:#?}");
+    assert_eq!(repaired.after.found(), 0, "{repaired:#?}");
+    let volume = Volume::open(device, options()).unwrap();
+    let snapshot = volume.resolve(b"/held/.betrfs-snapshots/monday").unwrap().node;
+    assert_eq!(names(&volume, snapshot), ["inside"]);
+    assert_eq!(volume.create(snapshot, b"new", &new_file()), Err(Error::InSnapshot));
+    let snapshots =
+        volume.lookup(volume.resolve(b"/held").unwrap().node, betrfs::SNAPSHOTS_NAME).unwrap().node;
+    volume.rmdir(snapshots, b"monday").unwrap();
+    assert_sound(&volume);
 }
 
 /// As where the newest names of a volume are lost, and the data are there.

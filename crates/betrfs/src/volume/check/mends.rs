@@ -14,8 +14,8 @@ use crate::contents::position;
 use crate::schema::block::BLOCK;
 use crate::schema::key::{self, DataTag};
 use crate::schema::{
-    Acl, Amount, DATA, Extents, LINKS, META, NUMBERS_MAX, Record, Redirect, Stored, VolumeRecord, Xattr,
-    XattrValue,
+    Acl, Amount, DATA, Extents, Flags, LINKS, META, NUMBERS_MAX, Record, Redirect, Stored, VolumeRecord,
+    Xattr, XattrValue,
 };
 use crate::types::{AclKind, FileType};
 use crate::volume::ROOT_ID;
@@ -25,6 +25,8 @@ use crate::volume::id_allocator::behind_all_given;
 const MENDS_MAX: usize = 1000;
 /// Names to try for the directory of files without a name.
 const LOST_NAMES: [&[u8]; 3] = [b"lost+found", b"lost+found.1", b"lost+found.2"];
+/// Makes a number that differs in all bits from those beside it.
+const SALT_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The permissions of the group.
 const GROUP: u16 = 0o070;
 /// Permissions of a directory that a repair makes: what was in it may be nobody else's business.
@@ -349,11 +351,17 @@ impl Check<'_> {
     /// next check finds that.
     pub(super) fn mend_directory(&mut self, code: Code, own: &[u8]) {
         let is_there = !self.is_mending() || !matches!(self.get(META, own), Some(None));
-        // A snapshot is as it was made, or not at all; the root has a problem of its own.
-        if is_there || key::is_in_snapshot(own) || own == key::ROOT_KEY {
+        // The root has a problem of its own.
+        if is_there || own == key::ROOT_KEY {
             return;
         }
-        if let Some((record, volume)) = self.new_directory() {
+        if let Some((mut record, volume)) = self.new_directory() {
+            let is_snapshot = |(path, _): (&[u8], &[u8])| key::snapshots_of(path).is_some();
+            if key::split_entry(own).is_some_and(is_snapshot) {
+                record.flags.set(Flags::READ_ONLY);
+                // What is in it has other inode numbers than what it is a snapshot of.
+                record.salt = record.id.wrapping_mul(SALT_FACTOR);
+            }
             let changes = Vec::from([Change::Put(META, own.to_vec(), record.encode()), volume]);
             if self.mend(code, own, changes) {
                 self.makes_name(own);
