@@ -320,6 +320,7 @@ fn refused(path: &Path, error: betree::Error) -> Error {
     let path = path.to_owned();
     match error {
         betree::Error::NotAVolume { why } => Error::NotAStore { path, why },
+        betree::Error::Truncated { .. } => Error::NotAStore { path, why: error.to_string() },
         betree::Error::OtherUpsert { made_with, .. } => {
             Error::NotAStore { path, why: format!("it is a volume for the upserts of {made_with}") }
         }

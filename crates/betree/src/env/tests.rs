@@ -554,7 +554,7 @@ fn a_log_record_that_does_not_parse_is_reported_with_its_place() {
     Env::open_damaged(crashed, options(), &mut |found| all.extend(found.into_problem())).unwrap();
     assert_eq!(
         all,
-        ["1 records of the log, which begins at byte 16384, do not hold the changes that they count"]
+        ["1 record of the log, which begins at byte 16384, does not hold the changes that it counts"]
     );
 }
 

@@ -167,7 +167,7 @@ fn a_truncated_volume_is_refused_and_said_to_be_one() {
     let output = mounted.try_mount(&[]);
     refused(&output, &[&shown]);
     let output = betrfs().arg("check").arg(&mounted.volume).output().unwrap();
-    check_failed(&output, &[&shown]);
+    is_damaged(&output, &[&shown]);
     assert!(told(&output).contains("bytes"), "{}", told(&output));
 }
 

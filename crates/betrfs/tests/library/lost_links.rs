@@ -132,7 +132,7 @@ fn known_damage_in_the_list_is_a_problem_that_a_repair_mends() {
 #[test]
 fn of_names_that_are_lost_too_the_files_keep_the_others() {
     let disk = sample(200);
-    let mut lost = 0;
+    let (mut lost, mut removed) = (0, 0);
     for block in leaves(&disk, META.0) {
         let device = without(&disk, &[nodes_of_links(&disk), Vec::from([block])].concat());
         let repaired = repair_of(&disk, &device);
@@ -146,7 +146,12 @@ fn of_names_that_are_lost_too_the_files_keep_the_others() {
         let of_b: Vec<usize> = (0..200).filter(|file| is_there("b", *file).is_some()).collect();
         lost += usize::from(of_b.len() < 200);
         if let Ok(a) = volume.resolve(b"/a") {
-            volume.remove_below(a.node, SnapshotsBelow::Hold).unwrap();
+            match volume.remove_below(a.node, SnapshotsBelow::Hold) {
+                Ok(_) => removed += 1,
+                // The record of a linked file is lost: nothing was removed.
+                Err(betrfs::Error::Engine(betree::Error::KnownDamage { .. })) => continue,
+                Err(error) => panic!("{error}"),
+            }
         }
         for file in of_b {
             let other = is_there("b", file).expect("its name in b was not removed");
@@ -155,5 +160,5 @@ fn of_names_that_are_lost_too_the_files_keep_the_others() {
         let report = volume.check(&mut |_, _| ()).unwrap();
         assert_eq!(report.problems, []);
     }
-    assert!(lost > 1, "{lost}");
+    assert!(lost > 1 && removed > 1, "{lost}, {removed}");
 }

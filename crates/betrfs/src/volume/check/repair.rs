@@ -138,7 +138,7 @@ impl Volume {
                 repair.mended.push(Mended { code: code.name(), loses: false, what });
             }
         }
-        let Rounds { made, in_vain } = in_rounds(found, &mut |batch, made_in| {
+        let Rounds { made, in_vain } = in_rounds(found, |batch, made_in| {
             env.apply_in_memory(batch)?;
             look_through(&env, Findings::default(), mends().map(|mends| mends.after(made_in)))
         })?;

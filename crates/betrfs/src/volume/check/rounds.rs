@@ -29,7 +29,7 @@ pub(super) struct Rounds {
 /// Those of `make`.
 pub(super) fn in_rounds(
     mut found: Scanned,
-    make: &mut dyn FnMut(&Batch, BTreeSet<Vec<u8>>) -> Result<Scanned>,
+    mut make: impl FnMut(&Batch, BTreeSet<Vec<u8>>) -> Result<Scanned>,
 ) -> Result<Rounds> {
     let mut made = Vec::new();
     let mut known = BTreeSet::new();
@@ -80,7 +80,7 @@ mod tests {
     fn what_a_change_uncovers_is_changed_in_the_next_round() {
         let looks = [look(&["b"], &["b"]), look(&[], &[])];
         let (mut looks, mut rounds) = (looks.into_iter(), 0);
-        let done = in_rounds(look(&["a"], &["a"]), &mut |_, _| {
+        let done = in_rounds(look(&["a"], &["a"]), |_, _| {
             rounds += 1;
             Ok(looks.next().unwrap())
         });
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn a_change_that_mends_nothing_ends_the_rounds_and_is_told_as_such() {
         let mut rounds = 0;
-        let done = in_rounds(look(&["a", "b"], &["a", "b"]), &mut |_, _| {
+        let done = in_rounds(look(&["a", "b"], &["a", "b"]), |_, _| {
             rounds += 1;
             Ok(look(&["a"], &["a"]))
         });
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn problems_that_come_back_by_turns_end_after_some_rounds() {
         let mut rounds = 0;
-        let done = in_rounds(look(&["a"], &["a"]), &mut |_, _| {
+        let done = in_rounds(look(&["a"], &["a"]), |_, _| {
             rounds += 1;
             let other = format!("{}", rounds % 2);
             Ok(look(&[&other], &[&other]))
