@@ -41,6 +41,8 @@ pub(super) struct Removal {
     quotas: Vec<Arc<Counter>>,
     /// The new states of inodes that it looked at one by one; the others are swept.
     pub dropped: Vec<(Arc<Inode>, Dropped)>,
+    /// The files with several names that it takes some from at once.
+    linked: Vec<u64>,
     /// The tree whose names are still to be taken from their files.
     detached: Option<u64>,
     /// How many names the files in it have there, if it was in a quota.
@@ -50,7 +52,7 @@ pub(super) struct Removal {
 impl Removal {
     /// A removal that has come to nothing yet.
     pub fn begin(quotas: Vec<Arc<Counter>>, now_ns: i64) -> Removal {
-        Removal { now_ns, quotas, dropped: Vec::new(), detached: None, names: None }
+        Removal { now_ns, quotas, dropped: Vec::new(), linked: Vec::new(), detached: None, names: None }
     }
 }
 
@@ -268,8 +270,8 @@ impl Volume {
         }
         for (oid, names) in names {
             let record = self.object_record(op, oid)?;
-            self.quotas.note_object(oid);
             self.take_names(op, batch, (oid, record), names, &mut removal)?;
+            removal.linked.push(oid);
         }
         for (lo, hi) in emptied.ranges() {
             for dict in [META, DATA, LINKS] {
@@ -401,6 +403,8 @@ impl Volume {
     ) -> Vec<InodeId> {
         self.paths_change(&exclusive);
         let touched = self.install_removed(&exclusive, removal.dropped);
+        // Not before: an attempt that is made again would have spoiled what was measured for it.
+        removal.linked.iter().for_each(|oid| self.quotas.note_object(*oid));
         if let Some(number) = removal.detached {
             self.quotas.hide(number, removal.names);
         }
