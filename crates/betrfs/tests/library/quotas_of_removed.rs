@@ -305,3 +305,29 @@ fn a_busy_tree_outside_of_all_quotas_is_copied() {
         assert_eq!(copied, Ok(()));
     });
 }
+
+/// What an operation tells of the files that it takes names from does not spoil what was measured for itself,
+/// when it has to be attempted again because its nodes are not in memory.
+#[test]
+fn few_links_are_removed_in_a_quota_also_at_the_second_attempt() {
+    let mut disk = small_disk();
+    disk.options.cache_bytes = 512 << 10;
+    let volume = disk.open();
+    volume.set_quota(ROOT, ANY).unwrap();
+    let (tree, rest) = (mkdir(&volume, ROOT, "tree").node, mkdir(&volume, ROOT, "rest").node);
+    link_files(&volume, tree, rest, 8);
+    for i in 0..500 {
+        let file = mkfile(&volume, tree, &format!("plain {i}")).node;
+        volume.write(file, 0, &[7; 5000]).unwrap();
+    }
+    let snapshots = volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node;
+    volume.create(snapshots, b"s", &new_dir()).unwrap();
+    volume.close().unwrap();
+    drop(volume);
+    let volume = disk.open();
+    let tree = volume.resolve(b"/tree").unwrap().node;
+    volume.restore_snapshot(tree, b"s", b"kept").unwrap();
+    assert_counted(&volume, ROOT);
+    volume.remove_below(tree, SnapshotsBelow::Go).unwrap();
+    assert_counted(&volume, ROOT);
+}
