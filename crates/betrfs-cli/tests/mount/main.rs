@@ -31,6 +31,7 @@ mod inode_flags;
 mod interrupting;
 mod kernel_cache;
 mod lifecycle;
+mod lost_files;
 mod map;
 mod mapping;
 mod metadata_copies;

@@ -23,7 +23,7 @@ use super::notify::{LateNotices, Notifier};
 use super::panics::answering;
 use super::{Answerer, NotifySink, Outcome};
 use crate::planted::{self, Bug};
-use crate::server::{Answer, Caller, Server, Tasks};
+use crate::server::{Answer, Caller, Found, Server, Tasks};
 use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen, init};
 
 /// Files keep their pages between opens, and closing them sends no FLUSH.
@@ -130,10 +130,18 @@ impl Dispatch {
                     return r.reply(&found);
                 }
                 // By these the kernel comes from a handle to an object, and from there up to the root.
-                let entry = match name {
-                    b"." => Some(server.find_inode(node)?),
-                    b".." => Some(server.parent(node)?),
+                let found = match name {
+                    b"." => Found::Object(server.find_inode(node)?),
+                    b".." => Found::Object(server.parent(node)?),
                     _ => server.lookup(node, name, r.header.pid)?,
+                };
+                let entry = match found {
+                    Found::Object(entry) => Some(entry),
+                    Found::Lost(entry) => {
+                        // Whoever wants the attributes asks for them, and gets the error.
+                        return r.reply(&wire::EntryOut { attr_valid: 0, ..to_entry(&entry) });
+                    }
+                    Found::Nothing => None,
                 };
                 // Node 0: the kernel remembers that the name is absent.
                 let mut reply = entry.as_ref().map_or_else(no_entry, to_entry);
@@ -424,7 +432,7 @@ impl Dispatch {
             has_room
         })?;
         if let Some(name) = without_room {
-            self.server.lookup(dir, &name, 0)?;
+            let _ = self.server.lookup(dir, &name, 0)?;
         }
         Ok(listing.bytes())
     }

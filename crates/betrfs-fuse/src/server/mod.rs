@@ -35,6 +35,7 @@ use rustix::io::Errno;
 
 pub use self::caller::{Caller, ProcTasks, Tasks};
 use self::error_log::{ErrorLog, Saying};
+pub use self::namespace::Found;
 use crate::closing::{CloseState, Closing};
 use crate::control::{BackupPart, Order};
 use crate::counters::Counters;

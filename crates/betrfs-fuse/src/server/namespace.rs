@@ -14,18 +14,31 @@ const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
 
+/// What a name leads to.
+pub enum Found {
+    Object(Entry),
+    /// A file that is lost. The kernel removes and renames only what it has looked up; the attributes mean
+    /// nothing, and whatever else it asks of the node is an error.
+    Lost(Entry),
+    Nothing,
+}
+
 impl Server {
-    /// LOOKUP by a task: the entry, or `None` if there is no such name.
-    pub fn lookup(&self, parent: InodeId, name: &[u8], task: u32) -> Answer<Option<Entry>> {
+    /// LOOKUP by a task.
+    pub fn lookup(&self, parent: InodeId, name: &[u8], task: u32) -> Answer<Found> {
         match self.volume.lookup(parent, name) {
             Ok(entry) => {
                 if entry.attr.file_type != FileType::Directory {
                     self.readdirplus_policy.looks_up_a_file(task);
                 }
-                Ok(Some(entry))
+                Ok(Found::Object(entry))
             }
-            Err(Error::NotFound) => Ok(None),
-            Err(error) => Err(Server::refuse(&error)),
+            Err(Error::NotFound) => Ok(Found::Nothing),
+            Err(error) => {
+                // Logged in any case: it tells the name.
+                let refused = Server::refuse(&error);
+                self.volume.lookup_lost(parent, name).map(Found::Lost).map_err(|_| refused)
+            }
         }
     }
 

@@ -44,6 +44,8 @@ pub(crate) struct Inode {
     pub accessed: AtomicBool,
     /// Whether it is in the queue of inodes that may be evicted.
     pub queued: AtomicBool,
+    /// Whether it stands for the names of a file that is lost; it never changes.
+    pub is_lost: bool,
     pub last_change: ChangeEpoch,
 }
 
@@ -162,6 +164,7 @@ impl Inode {
             opens: AtomicU32::new(0),
             queued: AtomicBool::new(false),
             accessed: AtomicBool::new(false),
+            is_lost: false,
             last_change: ChangeEpoch::default(),
         }
     }

@@ -440,7 +440,10 @@ impl Volume {
             }
         }
         for copy in &linked {
-            batch.put(META, &key::object(copy.oid), &copy.record.encode());
+            match copy.lost {
+                Some(lost) => batch.clone_range(META, &key::object(lost), &key::object(copy.oid)),
+                None => batch.put(META, &key::object(copy.oid), &copy.record.encode()),
+            }
             batch.delete(META, &key::marker(copy.marker));
             let (oid, ino, file_type) = (copy.oid, copy.record.id, copy.record.file_type);
             for name in &copy.names {

@@ -13,8 +13,8 @@
 //! takes its new files along: they have higher numbers than the tree. What a directory held before it went
 //! back to a snapshot is a copy that must not be lost: it is completed (`kept.rs`).
 
-use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -30,13 +30,14 @@ use crate::planted::{self, Bug};
 use crate::schema::{
     Amount, DATA, Detached, Flags, LINKS, META, Marker, Record, Redirect, Stored, damaged, key,
 };
-use crate::types::{FileType, Finished, InodeId, Owned};
+use crate::types::{Finished, InodeId, Owned};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
 use crate::volume::charge::NamesOfFiles;
 use crate::volume::clone::{leave_out, use_of_copy};
 use crate::volume::kept::Kept;
 use crate::volume::linked_copies::stored_object;
+use crate::volume::lost_files::{is_lost_for_good, type_of_name};
 use crate::volume::measure::{Measuring, object_id};
 use crate::volume::remove_tree::Removal;
 
@@ -77,7 +78,7 @@ pub(super) struct Unfinished {
 /// What becomes of files in a copy of which something was lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LostFiles {
-    /// They are an error, as for a copy that is not made ahead.
+    /// They are an error, as for a copy that is not made ahead, unless only a record was lost for good.
     Refuse,
     /// What is left of them is copied. Names of files whose records were lost stay, and lead to nothing, so
     /// that reading them is an error.
@@ -116,12 +117,13 @@ impl Volume {
     /// The engine's.
     fn clear_detached(&self, number: u64, why: Detached, changed: &mut Vec<InodeId>) -> Result<()> {
         let (mut from, end) = key::detached(number);
+        let mut lost = BTreeSet::new();
         loop {
             let op = self.update(OpKind::Internal, 0)?;
             let names = linked_names(&op, (from.clone(), end.clone()))?;
             let Some((last, _)) = names.last() else { break };
             from = Cut::just_after(last);
-            changed.extend(self.clear_names(&op, number, why, &names)?);
+            changed.extend(self.clear_names(&op, (number, why), &names, &mut lost)?);
         }
         let op = self.update(OpKind::Internal, 0)?;
         let mut batch = Batch::new();
@@ -133,6 +135,7 @@ impl Volume {
         batch.mark_freeing(0);
         op.commit(&batch)?;
         self.quotas.is_cleared(number);
+        self.clear_lost(lost);
         Ok(())
     }
 
@@ -196,13 +199,13 @@ impl Volume {
         }
     }
 
-    /// Takes some names in a detached tree from their files, and removes them.
+    /// Takes some names in a detached tree from their files, and removes them; `lost` gets files that are so.
     fn clear_names(
         &self,
         op: &Op<'_>,
-        number: u64,
-        why: Detached,
+        (number, why): (u64, Detached),
         names: &[LinkedName],
+        lost: &mut BTreeSet<u64>,
     ) -> Result<Vec<InodeId>> {
         let mut of_files = NamesOfFiles::new();
         for (_, oid) in names.iter().filter(|(_, oid)| why.counts(number, *oid)) {
@@ -219,7 +222,7 @@ impl Volume {
                         self.take_names(op, &mut batch, (*oid, record), *names, &mut removal)?;
                     }
                     // Of a lost file nothing counts the names.
-                    Err(Error::Damaged { .. } | Error::Engine(betree::Error::KnownDamage { .. })) => {}
+                    Err(error) if is_lost_for_good(&error) => drop(lost.insert(*oid)),
                     Err(error) => return Err(error),
                 }
             }
@@ -350,12 +353,32 @@ impl Volume {
             }
         }
         let [(at, _)] = &name;
-        let (oid, ino) = (self.numbers.oid(op)?, self.numbers.id(op)?);
-        let nowhere = Redirect { oid, ino, file_type: FileType::Regular };
         let mut batch = Batch::new();
-        batch.put(META, at, &nowhere.encode());
-        batch.put(LINKS, at, &oid.to_be_bytes());
+        self.lead_to_nothing(op, &mut batch, at)?;
         op.commit(&batch)
+    }
+
+    /// Leads a name in a detached copy to a file that is lost as the one is that it is made of: known damage
+    /// is such in the copy too.
+    fn lead_to_lost(
+        &self,
+        op: &Op<'_>,
+        batch: &mut Batch,
+        at: &[u8],
+        (number, old): (u64, u64),
+    ) -> Result<()> {
+        let oid = self.lead_to_nothing(op, batch, at)?;
+        batch.clone_range(META, &copied_key(number, old), &key::object(oid));
+        Ok(())
+    }
+
+    /// Leads a name in a detached copy to a file that is not there. Returns its number.
+    fn lead_to_nothing(&self, op: &Op<'_>, batch: &mut Batch, at: &[u8]) -> Result<u64> {
+        let file_type = type_of_name(op, at)?;
+        let (oid, ino) = (self.numbers.oid(op)?, self.numbers.id(op)?);
+        batch.put(META, at, &Redirect { oid, ino, file_type }.encode());
+        batch.put(LINKS, at, &oid.to_be_bytes());
+        Ok(oid)
     }
 
     /// Leads some names in a detached copy to new files, in one batch or several.
@@ -371,12 +394,19 @@ impl Volume {
         for (at, old) in names.iter().filter(|(_, old)| *old < number) {
             let new = match new_files.get(old) {
                 Some(new) => *new,
-                None => {
-                    let (new, record) = self.new_file(op, &mut batch, number, *old, flags, contents)?;
-                    new_files.insert(*old, new);
-                    records.extend(record.map(|record| (new, record)));
-                    new
-                }
+                None => match copied_object(op, number, *old) {
+                    Err(error) if is_lost_for_good(&error) => {
+                        self.lead_to_lost(op, &mut batch, at, (number, *old))?;
+                        continue;
+                    }
+                    copied => {
+                        let (new, record) =
+                            self.new_file(op, &mut batch, (number, *old), copied?, flags, contents)?;
+                        new_files.insert(*old, new);
+                        records.extend(record.map(|record| (new, record)));
+                        new
+                    }
+                },
             };
             let record = match records.entry(new) {
                 Entry::Occupied(record) => record.into_mut(),
@@ -399,14 +429,13 @@ impl Volume {
         &self,
         op: &Op<'_>,
         batch: &mut Batch,
-        number: u64,
-        old: u64,
+        (number, old): (u64, u64),
+        copied: Stored,
         flags: Flags,
         contents: Contents,
     ) -> Result<(u64, Option<Record>)> {
-        let from = [key::detached_objects(number), old.to_be_bytes().to_vec()].concat();
-        let bytes = op.get(META, &from)?.ok_or_else(|| damaged(&key::object(old), "its record is lost"))?;
-        let mut record = match Stored::decode(&key::object(old), &bytes)? {
+        let from = copied_key(number, old);
+        let mut record = match copied {
             Stored::Inode(record) => record,
             Stored::Redirect(made) => return Ok((made.oid, None)),
         };
@@ -490,6 +519,18 @@ pub(super) fn copy_below(
         }
     }
     copy_data(op, batch, record, from_key, &key::detached_own(number))
+}
+
+/// The key of the copy of a file that was made with a detached tree.
+fn copied_key(number: u64, old: u64) -> Vec<u8> {
+    [key::detached_objects(number), old.to_be_bytes().to_vec()].concat()
+}
+
+/// The copy of a file that was made with a detached tree, or where a new one was made of it already.
+fn copied_object(op: &Op<'_>, number: u64, old: u64) -> Result<Stored> {
+    let own = key::object(old);
+    let bytes = op.get(META, &copied_key(number, old))?;
+    Stored::decode(&own, &bytes.ok_or_else(|| damaged(&own, "its record is lost"))?)
 }
 
 /// Commits a batch with the records of files in it, and empties both.

@@ -178,6 +178,7 @@ impl Volume {
             }
             (None, _) => return Ok(None),
         };
+        inode.refuse_lost()?;
         Ok((inode.id == node).then(|| inode.looked_up()))
     }
 }

@@ -14,6 +14,7 @@ use crate::schema::{Flags, LINKS, META, Marker, Record, Stored, damaged, key};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
 use crate::volume::clone::Ahead;
+use crate::volume::lost_files::{is_lost_for_good, type_of_name};
 
 /// Number of linked files copied in one batch, at most.
 const OBJECTS_MAX: usize = 64;
@@ -23,6 +24,8 @@ pub(super) struct LinkedCopy {
     pub oid: u64,
     pub marker: u64,
     pub record: Record,
+    /// The file itself if its record is lost, which the copy's is then too.
+    pub lost: Option<u64>,
     /// The keys of its names inside the copy.
     pub names: Vec<Vec<u8>>,
 }
@@ -57,7 +60,7 @@ impl Volume {
             names.entry(oid).or_default().push([to_path, rest].concat());
         }
         let mut copies = Vec::with_capacity(names.len());
-        if let Err(error) = self.copy_objects(op, names, flags, &mut copies) {
+        if let Err(error) = self.copy_objects(op, names, (from_path, to_path), flags, &mut copies) {
             self.discard(op, &copies);
             return Err(error);
         }
@@ -69,6 +72,7 @@ impl Volume {
         &self,
         op: &Op<'_>,
         names: BTreeMap<u64, Vec<Vec<u8>>>,
+        (from_path, to_path): (&[u8], &[u8]),
         flags: Flags,
         copies: &mut Vec<LinkedCopy>,
     ) -> Result<()> {
@@ -76,7 +80,15 @@ impl Volume {
         for (oid, names) in names {
             op.visit(1);
             let from = key::object(oid);
-            let mut record = self.object_record(op, oid)?;
+            let (mut record, lost) = match self.object_record(op, oid) {
+                Ok(record) => (record, None),
+                Err(error) if is_lost_for_good(&error) => {
+                    let rest = names.first().and_then(|name| name.get(to_path.len()..)).unwrap_or_default();
+                    let file_type = type_of_name(op, &[from_path, rest].concat())?;
+                    (Record::new(file_type, 0, 0, 0), Some(oid))
+                }
+                Err(error) => return Err(error),
+            };
             let (oid, marker) = (self.numbers.oid(op)?, self.numbers.oid(op)?);
             let to = key::object(oid);
             record.id = self.numbers.id(op)?;
@@ -86,8 +98,10 @@ impl Volume {
             }
             record.nlink = u32::try_from(names.len()).map_err(|_| Error::TooManyLinks)?;
             batch.put(META, &key::marker(marker), &Marker::Unlinked { base: to.clone() }.encode());
-            copy_data(op, &mut batch, &record, &from, &to)?;
-            copies.push(LinkedCopy { oid, marker, record, names });
+            if lost.is_none() {
+                copy_data(op, &mut batch, &record, &from, &to)?;
+            }
+            copies.push(LinkedCopy { oid, marker, record, lost, names });
             files += 1;
             if files == OBJECTS_MAX || batch.bytes() as u64 >= self.piece_bytes {
                 // So many are not made a second time.
@@ -99,7 +113,7 @@ impl Volume {
     }
 
     pub(super) fn object_record(&self, op: &Op<'_>, oid: u64) -> Result<Record> {
-        if let Some(inode) = self.table.object(oid) {
+        if let Some(inode) = self.table.object(oid).filter(|inode| !inode.is_lost) {
             return Ok(with_atime(&inode, &inode.state.read()));
         }
         stored_object(op, oid)

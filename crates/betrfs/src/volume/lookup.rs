@@ -12,6 +12,7 @@ use crate::schema::{META, Record, Redirect, Stored, damaged, key};
 use crate::types::SNAPSHOTS_NAME;
 use crate::types::{Entry, InodeId};
 use crate::volume::Volume;
+use crate::volume::lost_files::{is_lost_for_good, lost_at};
 
 impl Volume {
     /// Looks a name up.
@@ -40,7 +41,8 @@ impl Volume {
         self.know_names(&op, &parent, name);
         op.without_waiting(|| {
             let shared = self.namespace.shared();
-            Ok(self.child(&shared, &op, &parent, name)?.looked_up())
+            let inode = self.child(&shared, &op, &parent, name)?;
+            if inode.is_lost { Err(lost_at(&op, &parent, name)) } else { Ok(inode.looked_up()) }
         })
     }
 
@@ -129,7 +131,11 @@ impl Volume {
             let mut inode = self.root.clone();
             for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
                 check_looked_up(name)?;
-                inode = self.child(&shared, &op, &inode, name)?;
+                let found = self.child(&shared, &op, &inode, name)?;
+                if found.is_lost {
+                    return Err(lost_at(&op, &inode, name));
+                }
+                inode = found;
             }
             Ok(inode.looked_up())
         })
@@ -323,10 +329,17 @@ impl Volume {
         (inode, known)
     }
 
-    /// The object of the redirect at `at`.
+    /// The object of the redirect at `at`. If it is lost, what is returned stands for its name alone.
     fn object_of(&self, op: &Op<'_>, at: &[u8], redirect: Redirect, path: &DirPath) -> Result<Arc<Inode>> {
-        let inode = self.load_object(op, redirect.oid, path.home())?;
-        let inode = inode.ok_or_else(|| damaged(at, "the file that it links to is lost"))?;
+        let inode = match self.load_object(op, redirect.oid, path.home()) {
+            Ok(Some(inode)) => inode,
+            Ok(None) => return self.lost_object(op, redirect, path.home()),
+            Err(error) if is_lost_for_good(&error) => return self.lost_object(op, redirect, path.home()),
+            Err(error) => return Err(error),
+        };
+        if inode.is_lost {
+            return Ok(inode);
+        }
         // The type never changes.
         let file_type = inode.state.read().record.file_type;
         if file_type != redirect.file_type {

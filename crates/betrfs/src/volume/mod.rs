@@ -43,6 +43,7 @@ mod late_opens;
 mod link;
 mod linked_copies;
 mod lookup;
+mod lost_files;
 mod map;
 mod measure;
 mod open_files;
@@ -476,8 +477,11 @@ impl Volume {
         inode
     }
 
+    /// The object of this identity, which is an error if it is lost.
     fn inode(&self, node: InodeId) -> Result<Arc<Inode>> {
-        self.table.get(node).ok_or(Error::Stale)
+        let inode = self.table.get(node).ok_or(Error::Stale)?;
+        inode.refuse_lost()?;
+        Ok(inode)
     }
 
     /// Installs a committed record. The caller holds the inode's state. A holder of the exclusive namespace

@@ -154,7 +154,7 @@ impl Volume {
         name: &Arc<[u8]>,
         known: &Name,
     ) -> Result<Option<Entry>> {
-        if let Some(inode) = self.in_memory(known, records.dir, name) {
+        if let Some(inode) = self.in_memory(known, records.dir, name).filter(|inode| !inode.is_lost) {
             return Ok(Some(inode.looked_up()));
         }
         if known.oid.is_some() {

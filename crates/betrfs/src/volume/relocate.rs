@@ -200,7 +200,9 @@ impl Volume {
         let mut moving = self.moving(inode, now_ns);
         if let Place::Object { oid, .. } = moving.place {
             moving.leaves = None;
-            moving.put(META, key::object(oid), moving.record.encode());
+            if !inode.is_lost {
+                moving.put(META, key::object(oid), moving.record.encode());
+            }
             moving.put_redirect(oid, &to_key);
             return Ok(moving);
         }

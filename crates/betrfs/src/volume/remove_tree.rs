@@ -6,6 +6,7 @@
 //! the tree is detached, and they are taken from their files while others go on (`detached.rs`). No other
 //! object in memory is looked at while others wait (`exclusive.rs`, `removed_inodes.rs`).
 
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -18,10 +19,11 @@ use crate::names::{Counter, Exclusive, Inode, Place};
 use crate::op::{Op, OpKind};
 use crate::rules::refuse_if_protected;
 use crate::schema::block::BLOCK;
-use crate::schema::{Amount, DATA, Detached, LINKS, META, Marker, Record, damaged, key};
+use crate::schema::{Amount, DATA, Detached, LINKS, META, Marker, Record, key};
 use crate::types::{FileType, InodeId, Owned, SnapshotsBelow};
 use crate::volume::Volume;
 use crate::volume::charge::{NamesOfFiles, spoil};
+use crate::volume::lost_files::is_lost_for_good;
 use crate::volume::measure::{Measuring, object_id};
 use crate::volume::relocate::FILES_AT_ONCE;
 use crate::volume::removed_inodes::CutOff;
@@ -47,12 +49,22 @@ pub(super) struct Removal {
     detached: Option<u64>,
     /// How many names the files in it have there, if it was in a quota.
     names: Option<Arc<NamesOfFiles>>,
+    /// Lost files that have lost names.
+    lost: BTreeSet<u64>,
 }
 
 impl Removal {
     /// A removal that has come to nothing yet.
     pub fn begin(quotas: Vec<Arc<Counter>>, now_ns: i64) -> Removal {
-        Removal { now_ns, quotas, dropped: Vec::new(), linked: Vec::new(), detached: None, names: None }
+        Removal {
+            now_ns,
+            quotas,
+            dropped: Vec::new(),
+            linked: Vec::new(),
+            detached: None,
+            names: None,
+            lost: BTreeSet::new(),
+        }
     }
 }
 
@@ -269,8 +281,14 @@ impl Volume {
             }
         }
         for (oid, names) in names {
-            let record = self.object_record(op, oid)?;
-            self.take_names(op, batch, (oid, record), names, &mut removal)?;
+            match self.object_record(op, oid) {
+                Ok(record) => self.take_names(op, batch, (oid, record), names, &mut removal)?,
+                Err(error) if is_lost_for_good(&error) => {
+                    removal.lost.insert(oid);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
             removal.linked.push(oid);
         }
         for (lo, hi) in emptied.ranges() {
@@ -380,13 +398,13 @@ impl Volume {
         let (marker, base) = (self.numbers.oid(op)?, key::object(self.numbers.oid(op)?));
         batch.put(META, &key::marker(marker), &Marker::Unlinked { base: base.clone() }.encode());
         let is_large = record.size > POINT_DELETES_MAX * BLOCK;
-        if is_large || batch.bytes() as u64 + record.size > KEPT_PUTS_BYTES_MAX {
-            batch.rename_range(DATA, &key::all_blocks(own), &key::all_blocks(&base));
-        } else {
-            let mut blocks = op.scan(DATA, key::blocks_from(own, 0));
-            while let Some((at, block)) = blocks.next()? {
-                let rest = at.strip_prefix(own).ok_or_else(|| damaged(at, "it is outside of its range"))?;
-                batch.put(DATA, &[base.as_slice(), rest].concat(), block);
+        let is_large = is_large || batch.bytes() as u64 + record.size > KEPT_PUTS_BYTES_MAX;
+        match if is_large { None } else { op.blocks_to_move(own)? } {
+            None => batch.rename_range(DATA, &key::all_blocks(own), &key::all_blocks(&base)),
+            Some(blocks) => {
+                for (rest, block) in blocks {
+                    batch.put(DATA, &[base.as_slice(), &rest].concat(), &block);
+                }
             }
         }
         Ok(Place::Orphan { marker, base: Arc::from(base) })
@@ -416,6 +434,7 @@ impl Volume {
         held.extend(self.clear_put_off());
         let detached = removal.detached.into_iter();
         held.extend(detached.flat_map(|number| self.clear_or_put_off(number, Detached::Removed)));
+        self.clear_lost(removal.lost);
         held
     }
 

@@ -121,6 +121,7 @@ impl Volume {
             if let Some(target) = target {
                 // It may have been released while it still had the name.
                 self.closed(&target);
+                self.clear_if_lost(&target);
             }
             done
         })

@@ -11,7 +11,7 @@ use crate::names::{Counter, DirPath, Held, Inode, Place, State};
 use crate::op::{Op, OpKind};
 use crate::planted::{self, Bug};
 use crate::rules::{check_name, count_entry, refuse_if_protected, refuse_key_in_snapshot};
-use crate::schema::{Amount, DATA, Flags, LINKS, META, Marker, Record, XattrValue, damaged, key};
+use crate::schema::{Amount, DATA, Flags, LINKS, META, Marker, Record, XattrValue, key};
 use crate::types::{FileType, InodeId};
 use crate::volume::Volume;
 
@@ -184,6 +184,7 @@ impl Volume {
         drop(shared);
         // It may have been closed while it still had the name.
         self.closed(&inode);
+        self.clear_if_lost(&inode);
         Ok(Vec::new())
     }
 
@@ -216,6 +217,11 @@ impl Volume {
         let mut record = record.clone();
         record.ctime_ns = now_ns;
         batch.delete(META, at);
+        if inode.is_lost {
+            batch.delete(LINKS, at);
+            let is_out_of_sight = false;
+            return Ok(Dropped { record, place: None, is_out_of_sight, quotas: Vec::new() });
+        }
         let own = match inode.place() {
             Place::Object { oid, .. } => {
                 batch.delete(LINKS, at);
@@ -265,14 +271,19 @@ impl Volume {
         Ok(Place::Orphan { marker, base: Arc::from(own) })
     }
 
-    /// Takes large extended attributes into the record, which is in memory only from then on.
+    /// Takes large extended attributes into the record, which is in memory only from then on; without those
+    /// that were lost, so that the file can be unlinked.
     pub(super) fn take_xattrs(&self, op: &Op<'_>, own: &[u8], record: &mut Record) -> Result<()> {
-        for attr in &mut record.xattrs {
+        for mut attr in core::mem::take(&mut record.xattrs) {
             if let XattrValue::Stored(_) = attr.value {
-                let at = key::xattr(own, &attr.name);
-                let value = op.get(DATA, &at)?.ok_or_else(|| damaged(&at, "its value is lost"))?;
-                attr.value = XattrValue::Inline(value);
+                match op.get(DATA, &key::xattr(own, &attr.name)) {
+                    Ok(Some(value)) => attr.value = XattrValue::Inline(value),
+                    Ok(None) => continue,
+                    Err(error) if error.is_loss() => continue,
+                    Err(error) => return Err(error),
+                }
             }
+            record.xattrs.push(attr);
         }
         record.flags.clear(Flags::LARGE_XATTRS);
         Ok(())

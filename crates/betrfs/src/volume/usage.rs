@@ -69,7 +69,12 @@ impl Volume {
             *names.entry(oid).or_default() += 1;
         }
         for (oid, names) in names {
-            let is_own = stored_object(&op, oid)?.nlink <= names;
+            let is_own = match stored_object(&op, oid) {
+                Ok(record) => record.nlink <= names,
+                // Nothing tells whether it has other names.
+                Err(error) if error.is_loss() => false,
+                Err(error) => return Err(error),
+            };
             add(DATA, key::within(key::data(&key::object(oid))), is_own)?;
         }
         Ok(sum)

@@ -5,15 +5,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use betree::debug::{Inspector, Owner};
-use betree::{Batch, DictId, Env};
+use betree::{Batch, Cut, DictId, Env};
 use betree_platform::{BLOCK_BYTES, Device};
 use betree_sim::{MemDevice, Rng};
-use betrfs::{FileType, InodeId, Mended, Mending, Repair, Report, SetAttr, SnapshotsBelow, Volume};
+use betrfs::{
+    FileType, InodeId, Mended, Mending, Repair, Report, SetAttr, SnapshotsBelow, Volume, XattrMode,
+};
 
 use crate::support::*;
 
 /// The dictionary of names.
 const META: DictId = DictId(0);
+/// That of contents and large attributes.
+const DATA: DictId = DictId(1);
 const FILES: usize = 60;
 const FILE_BYTES: usize = 30_000;
 /// Volumes that are damaged; in some, more than files is.
@@ -273,4 +277,56 @@ fn nothing_is_written_where_a_later_version_made_something() {
         assert!(repaired.given_up == 0 && repaired.after == repaired.before, "{repaired:#?}");
         assert!(all(&device) == before, "something was written");
     }
+}
+
+/// What is open when its name goes lives on, without what was lost.
+#[test]
+fn open_files_of_which_a_part_was_lost_can_be_unlinked_and_removed_with_their_tree() {
+    let disk = sample();
+    let volume = disk.open();
+    for file in 0..FILES {
+        let node = volume.resolve(path(file).as_bytes()).unwrap().node;
+        volume.set_xattr(node, b"user.large", &[file as u8; 3000], XattrMode::Any).unwrap();
+    }
+    volume.close().unwrap();
+    let mut attributes_lost = 0;
+    for (device, _) in repaired(&disk) {
+        let volume = open(&disk, &device);
+        let nodes: Vec<InodeId> =
+            (0..FILES).map(|file| volume.resolve(path(file).as_bytes()).unwrap().node).collect();
+        let lost = unreadable(&volume);
+        let has_large = |file: usize| match volume.get_xattr(nodes[file], b"user.large") {
+            Ok(value) => value == [file as u8; 3000],
+            Err(_) => false,
+        };
+        let with_large: Vec<usize> = (0..FILES).filter(|file| has_large(*file)).collect();
+        attributes_lost += FILES - with_large.len();
+        nodes.iter().for_each(|node| volume.open_inode(*node).unwrap());
+        for dir in 0..4 {
+            let node = volume.resolve(format!("/dir{dir}").as_bytes()).unwrap().node;
+            match dir % 2 {
+                0 => drop(volume.remove_below(node, SnapshotsBelow::Hold).unwrap()),
+                _ => (0..FILES).filter(|file| file % 4 == dir).for_each(|file| {
+                    volume.unlink(node, format!("file{file}").as_bytes()).unwrap();
+                }),
+            }
+            volume.rmdir(ROOT, format!("dir{dir}").as_bytes()).unwrap();
+        }
+        for (file, node) in nodes.iter().enumerate() {
+            let mut bytes = Vec::new();
+            let read = volume.read(*node, 0, FILE_BYTES, &mut bytes);
+            assert_eq!(read.is_err(), lost.contains(&file), "{file}");
+            assert!(read.is_err() || bytes == contents(file), "{file}");
+            assert_eq!(has_large(file), with_large.contains(&file), "{file}");
+            volume.release_node(*node);
+            volume.forget(*node, u64::MAX);
+        }
+        // Deletes of the blocks may still be on their way to the damage.
+        let rest = volume.env().cursor(DATA, Cut::LOW, Cut::HIGH).next().map(|pair| pair.is_some());
+        assert_eq!(rest, Ok(false));
+        volume.close().unwrap();
+        let report = examine(&disk, &device);
+        assert_eq!((report.problems, report.files), (vec![], BTreeSet::new()));
+    }
+    assert!(attributes_lost > 0);
 }

@@ -26,6 +26,7 @@ mod known_damage;
 mod links;
 mod listings;
 mod lost_blocks;
+mod lost_files;
 mod lost_links;
 mod lost_names;
 mod map;
