@@ -95,7 +95,9 @@ impl Volume {
     /// Deletes what is left of these lost files if none of their names is listed any more. They get no new
     /// ones. Where that fails, or a crash comes before, it stays until a repair. The caller holds no lock.
     pub(super) fn clear_lost(&self, lost: BTreeSet<u64>) {
-        let _ = self.clear_nameless(lost);
+        if !lost.is_empty() {
+            let _ = self.clear_nameless(lost);
+        }
     }
 
     fn clear_nameless(&self, mut lost: BTreeSet<u64>) -> Result<()> {
