@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use betree::Cut;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::names::{Directory, Inode, Name, State, ino_of};
 use crate::op::Op;
 use crate::schema::{META, Stored, damaged, key};
@@ -23,6 +23,17 @@ const MISSES_MAX: u32 = 2;
 
 /// Number of directories whose names one call evicts, at most.
 const DIRS_AT_ONCE: usize = 8;
+
+/// How far the names of a directory were read.
+enum Names {
+    /// There may be more behind this one.
+    Some {
+        last: Arc<[u8]>,
+    },
+    AllKnown,
+    /// To the end, and the directory counts more.
+    AllThatAreLeft,
+}
 
 impl Volume {
     /// Reads all names of a directory if `name` is unknown and it is time to read all. The caller holds no
@@ -47,40 +58,49 @@ impl Volume {
 
     /// Reads the names of a directory that are not known; loads the inodes of the entries that `objects`
     /// includes. The caller holds no lock. Behind it the directory is complete, unless names were evicted
-    /// meanwhile: they are not while it is being listed.
-    pub(super) fn read_names(&self, op: &Op<'_>, dir: &Arc<Inode>, objects: Objects) -> Result<()> {
+    /// meanwhile, which they are not while it is being listed, or were lost. Passes over known damage, and
+    /// returns the error of who meets it, if the directory lacks names.
+    pub(super) fn read_names(
+        &self,
+        op: &Op<'_>,
+        dir: &Arc<Inode>,
+        objects: Objects,
+    ) -> Result<Option<Error>> {
         let mut turn = dir.turn();
         let mut last: Option<Arc<[u8]>> = None;
+        let mut lost = None;
         loop {
             let read = op.without_waiting(|| {
                 let shared = self.namespace.shared();
                 let mut state = dir.state.write();
                 if state.is_complete() || self.is_removed(&shared, dir) {
-                    return Ok(None);
+                    return Ok(Names::AllKnown);
                 }
                 if dir.turn() != turn {
                     // It has other names since.
                     (turn, last) = (dir.turn(), None);
+                    lost = None;
                 }
-                self.read_some_names(op, dir, &mut state, last.as_deref(), objects)
+                self.read_some_names(op, dir, &mut state, last.as_deref(), (objects, &mut lost))
             })?;
             match read {
-                Some(name) => last = Some(name),
-                None => return Ok(()),
+                Names::Some { last: name } => last = Some(name),
+                Names::AllKnown => return Ok(None),
+                Names::AllThatAreLeft => return Ok(lost),
             }
         }
     }
 
-    /// Reads a directory's names behind `last`, as many as may be read at once, and returns the last of these
-    /// if there may be more.
+    /// Reads a directory's names behind `last`, as many as may be read at once; `lost` gets the error of
+    /// known damage.
     fn read_some_names(
         &self,
         op: &Op<'_>,
         dir: &Arc<Inode>,
         state: &mut State,
         last: Option<&[u8]>,
-        objects: Objects,
-    ) -> Result<Option<Arc<[u8]>>> {
+        (objects, lost): (Objects, &mut Option<Error>),
+    ) -> Result<Names> {
         let path = op.dir_path(dir)?;
         let mut epoch = self.epochs.begin();
         let (mut lo, hi) = key::entries(&path.bytes);
@@ -93,7 +113,19 @@ impl Volume {
         }
         let mut entries = op.scan_of_whole(META, (lo, hi), None, NAMES_AT_ONCE);
         let mut read = 0;
-        while let Some((at, bytes)) = entries.next()? {
+        loop {
+            let (at, bytes) = match entries.next() {
+                Ok(Some(pair)) => pair,
+                Ok(None) => break,
+                Err(error @ betree::Error::KnownDamage { .. }) => match entries.pass_unreadable() {
+                    Some(passed) if passed.errors.iter().all(is_known_damage) => {
+                        lost.get_or_insert(error.into());
+                        continue;
+                    }
+                    _ => return Err(error.into()),
+                },
+                Err(error) => return Err(error.into()),
+            };
             let (_, name) = key::split_entry(at).ok_or_else(|| damaged(at, "it is no name"))?;
             let name: Arc<[u8]> = Arc::from(name);
             let live = state
@@ -123,11 +155,11 @@ impl Volume {
             }
             read += 1;
             if read == NAMES_AT_ONCE {
-                return Ok(Some(name));
+                return Ok(Names::Some { last: name });
             }
         }
         state.dir_mut()?.misses = 0;
-        Ok(None)
+        Ok(if state.is_complete() { Names::AllKnown } else { Names::AllThatAreLeft })
     }
 
     /// Gives a cookie to each name of a directory that has none, in the order of the names. The caller holds
@@ -230,4 +262,8 @@ impl Volume {
             self.evict_names(inode, now_ns);
         }
     }
+}
+
+fn is_known_damage(error: &betree::Error) -> bool {
+    matches!(error, betree::Error::KnownDamage { .. })
 }

@@ -47,7 +47,8 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotADirectory`](crate::Error::NotADirectory).
+    /// [`Error::NotADirectory`](crate::Error::NotADirectory). Where a repair has noted that names may be
+    /// lost, the call that lists the last of the others ends with that error, and so does any behind it.
     pub fn readdir(
         &self,
         dir: InodeId,
@@ -81,11 +82,15 @@ impl Volume {
             names.go_on_listing(now_ns);
             (is_renewed, state.record.entries)
         };
+        let mut lost = None;
         if is_renewed {
             let objects = if entries <= NAMES_AT_ONCE as u64 { objects } else { Objects::None };
-            if let Err(error) = self.read_names(&op, &dir, objects) {
-                self.end_listing(&dir, now_ns);
-                return Err(error);
+            match self.read_names(&op, &dir, objects) {
+                Ok(error) => lost = error,
+                Err(error) => {
+                    self.end_listing(&dir, now_ns);
+                    return Err(error);
+                }
             }
             self.number_names(&dir);
         }
@@ -101,9 +106,11 @@ impl Volume {
             });
             match listed {
                 Ok(Listed::Some) => {}
-                Ok(Listed::End) if at == cookie => {
-                    self.end_listing(&dir, now_ns);
-                    return Ok(());
+                Ok(Listed::End) => {
+                    if at == cookie {
+                        self.end_listing(&dir, now_ns);
+                    }
+                    return lost.map_or(Ok(()), Err);
                 }
                 listed => return listed.map(drop),
             }

@@ -9,9 +9,11 @@ use betree::{Batch, Cut, DictId, Env};
 use betree_platform::{BLOCK_BYTES, Device};
 use betree_sim::{MemDevice, Rng};
 use betrfs::{
-    FileType, InodeId, Mended, Mending, Repair, Report, SetAttr, SnapshotsBelow, Volume, XattrMode,
+    Error, FileType, InodeId, Mended, Mending, Objects, Repair, Report, SetAttr, SnapshotsBelow, Volume,
+    XattrMode,
 };
 
+use crate::repair_changes::{leaves, repair_of, without};
 use crate::support::*;
 
 /// The dictionary of names.
@@ -329,4 +331,53 @@ fn open_files_of_which_a_part_was_lost_can_be_unlinked_and_removed_with_their_tr
         assert_eq!((report.problems, report.files), (vec![], BTreeSet::new()));
     }
     assert!(attributes_lost > 0);
+}
+
+/// Whoever lists it gets the names that are left, and an error behind them.
+#[test]
+fn a_directory_that_has_lost_names_lists_the_others_and_then_says_so() {
+    const NAMES: usize = 300;
+    let disk = Disk::of_tiny_nodes(32 << 20);
+    let volume = disk.open();
+    let dir = mkdir(&volume, ROOT, "dir").node;
+    let name = |file: usize| format!("file{file:03}");
+    for file in 0..NAMES {
+        mkfile(&volume, dir, &name(file));
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let mut in_part = 0;
+    for block in leaves(&disk, META.0) {
+        let device = without(&disk, &[block]);
+        assert_eq!(repair_of(&disk, &device).after.problems, []);
+        let volume = open(&disk, &device);
+        let Ok(dir) = volume.resolve(b"/dir") else { continue };
+        // In pieces, as a kernel asks, and once more when they are in memory.
+        for room in [7, usize::MAX] {
+            let (mut listed, mut cookie) = (BTreeSet::new(), 0);
+            let ended = loop {
+                let before = listed.len();
+                let got = volume.readdir(dir.node, cookie, Objects::None, &mut |entry| {
+                    let has_room = listed.len() - before < room;
+                    if has_room {
+                        cookie = entry.cookie;
+                        assert!(listed.insert(String::from_utf8(entry.name.to_vec()).unwrap()));
+                    }
+                    has_room
+                });
+                if got.is_err() || listed.len() == before {
+                    break got;
+                }
+            };
+            assert_eq!(ended.is_err(), listed.len() < NAMES, "{} names", listed.len());
+            in_part += usize::from(ended.is_err() && !listed.is_empty());
+            for file in 0..NAMES {
+                let found = volume.lookup(dir.node, name(file).as_bytes());
+                assert_eq!(found.is_ok(), listed.contains(&name(file)), "{file}");
+                assert_ne!(found, Err(Error::NotFound), "{file}: it may be there");
+            }
+        }
+        volume.close().unwrap();
+    }
+    assert!(in_part > 4, "{in_part} listings in part");
 }

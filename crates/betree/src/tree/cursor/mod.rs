@@ -176,6 +176,15 @@ impl<'e> Cursor<'e> {
         }
     }
 
+    /// Moves behind the unreadable range that [`next`](Cursor::next) has met, and returns it; `None` if the
+    /// cursor's place can be read. Reads nothing that is in memory anew.
+    pub fn pass_unreadable(&mut self) -> Option<Unreadable> {
+        let mut bad = BadPieces::default();
+        let unreadable = self.tree.as_ref().and_then(|tree| tree.unreadable_at(&self.at, &mut bad))?;
+        self.seek(&unreadable.hi);
+        Some(unreadable)
+    }
+
     /// Steps back over the pair before the cursor and returns it, or `None` at the start of the range.
     ///
     /// # Errors

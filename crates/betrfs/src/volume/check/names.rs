@@ -95,7 +95,8 @@ impl Unchecked {
         }
         if self.owners > 0 {
             note(format!(
-                "whether the data of {} belong to one, because no name can be read",
+                "whether the data of {} belong to one, because no name can be read (`betrfs rescue` copies out what is \
+                 left)",
                 counted(self.owners, "file", "files")
             ));
         }
