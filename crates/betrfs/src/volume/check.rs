@@ -32,7 +32,7 @@ use betree_platform::Device;
 
 use crate::error::{Error, Result};
 use crate::op::{AllCounts, Op, OpKind};
-use crate::schema::{DATA, Detached, META, VolumeRecord, key};
+use crate::schema::{Detached, META, VolumeRecord, key};
 use crate::types::{OpenMode, OpenOptions};
 use crate::volume::{Volume, each_marker, first_records};
 use code::Code;
@@ -41,6 +41,7 @@ use losses::Lost;
 use mends::Mends;
 use names::{DirCount, LinkCount, Unchecked};
 use report::Findings;
+use unowned::{Incomplete, Known};
 
 pub use code::{is_of_later_version, problem_codes};
 pub use mends::{Mended, Mending};
@@ -64,9 +65,10 @@ struct Check<'a> {
     pairs: u32,
     findings: Findings,
     gaps: Gaps,
-    /// Known damage in `data` and among the objects that scans have met.
-    known_in_data: Vec<(Cut, Cut)>,
-    known_in_objects: Vec<(Cut, Cut)>,
+    /// Known damage that scans have met.
+    known: Known,
+    /// Where names may have been lost.
+    incomplete: Incomplete,
     /// The numbers of files whose records are lost.
     lost_objects: BTreeSet<u64>,
     /// The parts of the list of links that are made anew.
@@ -342,8 +344,8 @@ impl<'a> Check<'a> {
             pairs: 0,
             findings,
             gaps: Gaps::default(),
-            known_in_data: Vec::new(),
-            known_in_objects: Vec::new(),
+            known: Known::default(),
+            incomplete: Incomplete::default(),
             lost_objects: BTreeSet::new(),
             relisting: Gaps::default(),
             dirs: BTreeMap::new(),
@@ -430,19 +432,11 @@ impl Check<'_> {
         to_blame.sort_unstable();
         to_blame.dedup();
         let is_known = |error: &betree::Error| matches!(error, betree::Error::KnownDamage { .. });
-        if dict == DATA && self.mends.is_some() && errors.iter().all(is_known) {
-            self.known_in_data.push((lo.clone(), hi.clone()));
+        let are_known = errors.iter().all(is_known);
+        if are_known && self.mends.is_some() {
+            self.known.note(dict, &lo, &hi);
         }
-        let objects = key::within(key::all_objects());
-        if dict == META
-            && self.mends.is_some()
-            && lo < objects.1
-            && hi > objects.0
-            && errors.iter().all(is_known)
-        {
-            self.known_in_objects.push((lo.clone().max(objects.0), hi.clone().min(objects.1)));
-        }
-        self.unread_names |= dict == META && !errors.iter().all(is_known);
+        self.unread_names |= dict == META && !are_known;
         // A range that is scanned twice is reported once.
         if dict == META && self.gaps.over(META, &(lo.clone(), hi.clone())).is_none() {
             to_blame.iter().for_each(|losses| self.findings.lose_names(*losses, &lo, &hi));

@@ -48,6 +48,7 @@ mod sparse;
 mod support;
 mod threads;
 mod unlinked;
+mod unowned_names;
 mod usage;
 mod versions;
 mod volume_record;

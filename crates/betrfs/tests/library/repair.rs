@@ -27,7 +27,7 @@ pub const MODE_AT: usize = 4;
 const LINKS_AT: usize = 20;
 const FLAGS_AT: usize = 24;
 const SIZE_AT: usize = 32;
-const ENTRIES_AT: usize = 88;
+pub const ENTRIES_AT: usize = 88;
 const SNAPSHOTS_AT: usize = 104;
 pub const OIDS_AT: usize = 24;
 /// The offset of the inode number in a redirect.

@@ -65,6 +65,8 @@ pub(super) struct Mends {
     /// The paths of the directories that this repair has given a record or a name, also in earlier rounds.
     /// Their counts tell nothing about names that are lost.
     pub made_in: BTreeSet<Vec<u8>>,
+    /// Whether nodes were found again without what waited in them: records may be older than names.
+    may_be_older: bool,
     now_ns: i64,
 }
 
@@ -76,6 +78,7 @@ impl Mends {
             done: Vec::new(),
             changed: BTreeSet::new(),
             made_in: BTreeSet::new(),
+            may_be_older: false,
             now_ns,
         }
     }
@@ -83,6 +86,11 @@ impl Mends {
     /// The same, for a look after others, which have given these directories records or names.
     pub fn after(self, made_in: BTreeSet<Vec<u8>>) -> Mends {
         Mends { made_in, ..self }
+    }
+
+    /// The same, for a volume in which nodes were found again without what waited in them, if so.
+    pub fn of_older(self, may_be_older: bool) -> Mends {
+        Mends { may_be_older, ..self }
     }
 }
 
@@ -138,6 +146,11 @@ impl Check<'_> {
     /// Whether this repair has given a directory a record or a name.
     pub(super) fn has_made_in(&self, path: &[u8]) -> bool {
         self.mends.as_ref().is_some_and(|mends| mends.made_in.contains(path))
+    }
+
+    /// Whether records may be older than names.
+    pub(super) fn may_be_older(&self) -> bool {
+        self.mends.as_ref().is_some_and(|mends| mends.may_be_older)
     }
 
     pub(super) fn is_mending(&self) -> bool {

@@ -65,6 +65,10 @@ pub(super) struct Unchecked {
 }
 
 impl Unchecked {
+    pub fn are_all_dirs_counted(&self) -> bool {
+        self.dirs_uncounted == 0
+    }
+
     /// Adds a note for each kind of check that could not be made.
     pub fn tell(&self, findings: &mut Findings) {
         let mut note = |what: String| findings.note(format!("not checked: {what}"));
@@ -432,7 +436,18 @@ impl Check<'_> {
             self.findings.name(&key::own(path));
         }
         // What a repair has made counts no lost names yet.
-        let counts_none = lacks && found.0 >= counted.0 && self.has_made_in(path);
+        let tells_nothing = self.has_made_in(path);
+        let counts_none = lacks && found.0 >= counted.0 && (tells_nothing || self.may_be_older());
+        let has_made_snapshots = tells_nothing || self.has_made_in(&key::snapshots_path(path));
+        let lacks_snapshots = has_made_snapshots || dir.snapshots != dir.snapshots_found;
+        self.incomplete.counted(
+            path,
+            [
+                tells_nothing || counted != found,
+                tells_nothing || counted.1 != found.1,
+                lacks_snapshots && !key::is_in_snapshot(path),
+            ],
+        );
         if counted == found && !counts_none {
         } else if may_be_more && lacks && !counts_none {
             let unchecked = &mut self.unchecked;

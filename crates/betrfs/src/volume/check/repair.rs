@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use betree::{Env, FindingCode, Remedy, counted};
+use betree::{Env, FindingCode, NotedDamage, Remedy, counted};
 use betree_platform::Device;
 
 use super::code::problem_codes;
@@ -112,7 +112,10 @@ impl Volume {
             progress(done, all);
             ControlFlow::Continue(())
         };
-        if mending == Mending::All && note_damage(&env, &mut repair)? {
+        let noted = if mending == Mending::All { note_damage(&env, &mut repair)? } else { None };
+        let may_be_older = noted.as_ref().is_some_and(|noted| !noted.found_again.is_empty());
+        let mends = || mends().map(|mends| mends.of_older(may_be_older));
+        if noted.is_some() {
             // With the place of what was lost, other findings may have gone, or become clear.
             found = look_through(&env, Findings::default(), mends())?;
         }
@@ -185,15 +188,15 @@ fn is_of_opening(code: &str) -> bool {
 }
 
 /// Puts known damage in the place of what cannot be read, and lists that as taken away: the part was lost
-/// before, but is not looked for any more. Returns whether anything was lost.
-fn note_damage(env: &Env, repair: &mut Repair) -> Result<bool> {
+/// before, but is not looked for any more. `None` if nothing was lost.
+fn note_damage(env: &Env, repair: &mut Repair) -> Result<Option<NotedDamage>> {
     let is_lost = |code: &str| LOST.iter().any(|lost| lost.name() == code);
     if !repair.before.problems.iter().any(|problem| is_lost(problem.code)) {
-        return Ok(false);
+        return Ok(None);
     }
     let noted = env.note_damage()?;
     if noted.lost == 0 && noted.moved.is_empty() {
-        return Ok(false);
+        return Ok(None);
     }
     let lost = repair.before.problems.iter().filter(|problem| is_lost(problem.code)).map(|problem| {
         let is_found_again = problem.place.is_some_and(|place| noted.found_again.contains(&place));
@@ -213,7 +216,7 @@ fn note_damage(env: &Env, repair: &mut Repair) -> Result<bool> {
         Mended { code: problem.code, loses, what: format!("{}: {how}", problem.what) }
     });
     repair.mended.extend(lost);
-    Ok(true)
+    Ok(Some(noted))
 }
 
 fn look_through(env: &Env, findings: Findings, mends: Option<Mends>) -> Result<Scanned> {

@@ -1,37 +1,100 @@
-//! Known damage over keys of `data` that no file has: nothing was lost there, and it can go.
+//! Known damage over keys of `data` that no file has, and over names that no directory misses: nothing was
+//! lost there, and it can go.
 //!
 //! Of a lost leaf nothing tells which keys it had, so its damage lies over its whole range: over the blocks
 //! of files, and between them. Where all names in the range can be read, they tell which keys files may have.
 //! What lies outside of these goes, so that deletes of the files take the last of the damage along.
+//!
+//! A directory that has as many entries as it counts has lost none. So a name was lost only in a directory
+//! that counts more, or below a directory whose own record is lost: then one above it counts more directories
+//! than it has, as the root can be read. What lies outside of these goes, for it keeps directories that have
+//! all of their names from being listed and changed.
 
 use alloc::vec::Vec;
 
-use betree::Cut;
+use betree::{Cut, DictId};
 
 use super::Check;
 use crate::contents::POINT_DELETES_MAX;
 use crate::schema::block::BLOCK;
-use crate::schema::{DATA, META, Record, Stored, XattrValue, key};
+use crate::schema::{DATA, LINKS, META, Record, Stored, XattrValue, key};
 use crate::types::FileType;
 
 /// A range of keys.
 type Range = (Cut, Cut);
+/// Number of ranges in which names may have been lost. With more, known damage over names stays.
+const INCOMPLETE_MAX: usize = 10_000;
+
+/// Known damage that scans have met, by the kinds of keys that are looked at.
+#[derive(Default)]
+pub(super) struct Known {
+    data: Vec<Range>,
+    objects: Vec<Range>,
+    names: Vec<Range>,
+}
+
+impl Known {
+    pub fn note(&mut self, dict: DictId, lo: &Cut, hi: &Cut) {
+        if dict == DATA {
+            self.data.push((lo.clone(), hi.clone()));
+        } else if dict == META {
+            self.objects.extend(clipped((lo, hi), &key::objects()));
+            self.names.extend(key::names().iter().filter_map(|names| clipped((lo, hi), names)));
+        }
+    }
+}
+
+/// Where names may have been lost.
+#[derive(Default)]
+pub(super) struct Incomplete {
+    ranges: Vec<Range>,
+    /// Whether some are missing.
+    are_more: bool,
+    /// Whether the root was counted: without it nothing tells what was lost.
+    has_root: bool,
+}
+
+impl Incomplete {
+    /// Notes that a directory was counted. `lacks` says whether it may have lost names, directories among
+    /// them, and snapshots.
+    pub fn counted(&mut self, path: &[u8], lacks: [bool; 3]) {
+        let [names, directories, snapshots] = lacks;
+        self.has_root |= path.is_empty();
+        if directories {
+            self.add(key::subtree(path));
+            self.add(key::snapshots_below(path));
+        } else if names {
+            self.add(key::entries(path));
+        }
+        if snapshots {
+            self.add(key::within(key::child_path(&key::snapshots_path(path), b"")));
+        }
+    }
+
+    fn add(&mut self, range: Range) {
+        self.are_more |= self.ranges.len() >= INCOMPLETE_MAX;
+        if !self.are_more {
+            self.ranges.push(range);
+        }
+    }
+}
 
 impl Check<'_> {
     /// Collects deletes of known damage in `data` where no file has a key, and of that among the records of
-    /// linked files to which no name leads.
+    /// linked files to which no name leads; and where no directory misses a name.
     pub(super) fn unowned_damage(&mut self) {
-        let known = core::mem::take(&mut self.known_in_data);
+        let known = core::mem::take(&mut self.known);
         if !self.is_mending() || self.gaps.touch(META, &key::markers()) {
             return;
         }
         let mut unowned = Vec::new();
-        for range in joined(known) {
+        for range in joined(known.data) {
             if let Some(owned) = self.owned_within(&range) {
                 outside(range, owned, &mut unowned);
             }
         }
         self.mend_unowned_damage(DATA, &unowned);
+        self.damage_of_no_names(known.names);
         let [names, snapshots] = key::names();
         let are_names_lost = self.gaps.touch(META, &names) || self.gaps.touch(META, &snapshots);
         if are_names_lost || !self.detached.is_empty() || self.unchecked.links_uncounted > 0 {
@@ -40,12 +103,50 @@ impl Check<'_> {
         unowned.clear();
         // In the order of their keys.
         let owned: Vec<Range> = self.lost_objects.iter().map(|oid| only(key::object(*oid))).collect();
-        for range in joined(core::mem::take(&mut self.known_in_objects)) {
+        for range in joined(known.objects) {
             let from = owned.partition_point(|(_, end)| *end <= range.0);
             let to = owned.partition_point(|(begin, _)| *begin < range.1);
             outside(range, owned.get(from..to).unwrap_or_default().to_vec(), &mut unowned);
         }
         self.mend_unowned_damage(META, &unowned);
+    }
+
+    /// Collects deletes of known damage over names of directories that have all that they count.
+    fn damage_of_no_names(&mut self, known: Vec<Range>) {
+        let Incomplete { ranges, are_more, has_root } = core::mem::take(&mut self.incomplete);
+        if are_more || !has_root || !self.unchecked.are_all_dirs_counted() || self.may_be_older() {
+            return;
+        }
+        let incomplete = joined(ranges);
+        let mut unowned = Vec::new();
+        for range in joined(known) {
+            let from = incomplete.partition_point(|(_, end)| *end <= range.0);
+            let to = incomplete.partition_point(|(begin, _)| *begin < range.1);
+            outside(range, incomplete.get(from..to).unwrap_or_default().to_vec(), &mut unowned);
+        }
+        // Counts that are wrong may hide no name of which there is a trace.
+        unowned.retain(|range| !self.have_traces(range));
+        self.mend_unowned_damage(META, &unowned);
+    }
+
+    /// Whether data, or the list of names of linked files, tell of names in a range.
+    fn have_traces(&mut self, (lo, hi): &Range) -> bool {
+        let mut links = self.op.scan(LINKS, (lo.clone(), hi.clone()));
+        if self.next(LINKS, &mut links).is_some() {
+            return true;
+        }
+        let mut data = self.op.scan(DATA, (lo.clone(), hi.clone()));
+        while let Some((at, _)) = self.next(DATA, &mut data) {
+            match key::split_data(at) {
+                // Of a file before the range.
+                Some((own, _)) if lo.is_above(own) => {
+                    let behind = key::within(key::data(own)).1;
+                    data.seek(&behind);
+                }
+                _ => return true,
+            }
+        }
+        self.stopped.is_some()
     }
 
     /// The keys in a range of `data` that files may have; `None` if not all of their names can be read.
@@ -83,6 +184,11 @@ fn joined(mut ranges: Vec<Range>) -> Vec<Range> {
         }
     }
     joined
+}
+
+fn clipped((lo, hi): (&Cut, &Cut), to: &Range) -> Option<Range> {
+    let (lo, hi) = (lo.max(&to.0), hi.min(&to.1));
+    (lo < hi).then(|| (lo.clone(), hi.clone()))
 }
 
 fn only(key: Vec<u8>) -> Range {

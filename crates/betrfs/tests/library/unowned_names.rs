@@ -1,0 +1,228 @@
+//! Lost leaves of names that held nobody's name any more: no directory misses a name, and none is kept from
+//! being listed and changed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use betree::debug::{Inspector, Owner};
+use betree::{Batch, Env};
+use betree_sim::MemDevice;
+use betrfs::{Error, Objects, Volume};
+
+use crate::repair::{ENTRIES_AT, META};
+use crate::repair_changes::{leaves, repair_of, without};
+use crate::support::*;
+
+const FILES: usize = 300;
+
+fn name(file: usize) -> String {
+    format!("file with a name that is not short {file:04}")
+}
+
+/// Whether the sample has kept the file of this number.
+fn is_kept(file: usize) -> bool {
+    !(60..240).contains(&file)
+}
+
+const DIRS: [&str; 5] = ["", "/d", "/d/below", "/e", "/e/.betrfs-snapshots/s"];
+
+/// Directories of whose names most were removed, in each other and in a snapshot, and of one all.
+fn sample() -> Disk {
+    let disk = Disk::of_tiny_nodes(32 << 20);
+    let volume = disk.open();
+    let d = mkdir(&volume, ROOT, "d").node;
+    let dirs = [ROOT, d, mkdir(&volume, d, "below").node, mkdir(&volume, ROOT, "e").node];
+    for file in 0..FILES {
+        for dir in dirs {
+            mkfile(&volume, dir, &name(file));
+        }
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let volume = disk.open();
+    for path in &DIRS[..4] {
+        let dir = volume.resolve(format!("{path}/").as_bytes()).unwrap().node;
+        for file in (0..FILES).filter(|file| !is_kept(*file)) {
+            volume.unlink(dir, name(file).as_bytes()).unwrap();
+        }
+    }
+    let e = volume.resolve(b"/e").unwrap().node;
+    let snapshots = volume.lookup(e, betrfs::SNAPSHOTS_NAME).unwrap().node;
+    mkdir(&volume, snapshots, "s");
+    volume.close().unwrap();
+    drop(volume);
+    disk
+}
+
+/// The paths of the directory that are there.
+fn found_in(volume: &Volume, dir: &str) -> BTreeSet<String> {
+    let subdirs = match dir {
+        "" => &["/d", "/e"][..],
+        "/d" => &["/d/below"],
+        _ => &[],
+    };
+    let files = (0..FILES).map(|file| format!("{dir}/{}", name(file)));
+    let all = files.chain(subdirs.iter().map(|path| (*path).into()));
+    all.filter(|path: &String| volume.resolve(path.as_bytes()).is_ok()).collect()
+}
+
+fn all_in(dir: &str) -> usize {
+    let files = (0..FILES).filter(|file| is_kept(*file)).count();
+    files + [("", 2), ("/d", 1)].into_iter().find(|(path, _)| *path == dir).map_or(0, |(_, dirs)| dirs)
+}
+
+fn examine(disk: &Disk, device: &Arc<MemDevice>) -> betrfs::Report {
+    Volume::examine(device.clone(), disk.options.clone(), &mut |_, _| ()).unwrap()
+}
+
+/// Lists a directory: the number of its entries.
+fn listed(volume: &Volume, dir: &str) -> Result<usize, Error> {
+    let dir = volume.resolve(format!("{dir}/").as_bytes())?;
+    let mut count = 0;
+    volume.readdir(dir.node, 0, Objects::None, &mut |_| {
+        count += 1;
+        true
+    })?;
+    Ok(count)
+}
+
+#[test]
+fn a_lost_leaf_of_names_that_are_all_removed_leaves_no_damage() {
+    let disk = sample();
+    let (mut whole, mut in_part) = (0, 0);
+    for block in leaves(&disk, META.0) {
+        let device = without(&disk, &[block]);
+        let repaired = repair_of(&disk, &device);
+        assert!(repaired.generation.is_some() && repaired.after.found() == 0, "{repaired:#?}");
+        assert_eq!(repaired.in_vain, []);
+        let report = examine(&disk, &device);
+        let volume = Volume::open(device.clone(), disk.options.clone()).unwrap();
+        let are_whole = DIRS.iter().all(|dir| found_in(&volume, dir).len() == all_in(dir));
+        if are_whole {
+            whole += 1;
+            assert_eq!((report.problems, report.known_damage), (vec![], vec![]), "{block}");
+            for dir in DIRS {
+                assert_eq!(listed(&volume, dir).unwrap(), all_in(dir), "{dir}");
+            }
+            mkfile(&volume, ROOT, &name(100));
+            assert_sound(&volume);
+        } else {
+            in_part += 1;
+            assert_ne!(report.known_damage, [], "{block}");
+            for dir in DIRS {
+                let found = found_in(&volume, dir).len();
+                match listed(&volume, dir) {
+                    Ok(count) => assert_eq!((count, found), (all_in(dir), all_in(dir)), "{block}: {dir}"),
+                    Err(Error::Engine(betree::Error::KnownDamage { .. })) => {}
+                    Err(error) => panic!("{block}: {dir}: {error}"),
+                }
+                // No name is made where one was lost.
+                if let Ok(node) = volume.resolve(format!("{dir}/").as_bytes())
+                    && found < all_in(dir)
+                    && !dir.contains(".betrfs")
+                {
+                    let lost = (0..FILES).find(|file| {
+                        is_kept(*file) && volume.resolve(format!("{dir}/{}", name(*file)).as_bytes()).is_err()
+                    });
+                    if let Some(lost) = lost {
+                        assert!(volume.create(node.node, name(lost).as_bytes(), &new_file()).is_err());
+                    }
+                }
+            }
+        }
+        volume.close().unwrap();
+    }
+    assert!(whole > 2 && in_part > 5, "{whole}, {in_part}");
+}
+
+/// Without what waited in a node that was found again, a directory may count as many names as are found
+/// though one was lost: it counts one more from then on.
+#[test]
+fn damage_stays_where_records_may_be_older_than_names() {
+    let disk = sample();
+    let options = Volume::engine_options(4 << 20);
+    let inspector = Inspector::open(disk.device.clone(), options, &mut |found| panic!("{found}")).unwrap();
+    let is_interior = |id| {
+        let header = inspector.node(id, &mut |_| ()).and_then(|node| node.header);
+        header.is_some_and(|header| header.origin.dict == META.0 && header.height == 1)
+    };
+    let nodes = inspector.map().into_iter();
+    let parents = nodes.filter(|owned| matches!(owned.owner, Owner::Node(id) if is_interior(id)));
+    let parents: Vec<u64> = parents.map(|owned| owned.blocks.start_block).collect();
+    let mut stayed = 0;
+    for leaf in leaves(&disk, META.0) {
+        let device = without(&disk, &[leaf]);
+        repair_of(&disk, &device);
+        if !examine(&disk, &device).known_damage.is_empty() {
+            continue;
+        }
+        for parent in &parents {
+            let device = without(&disk, &[leaf, *parent]);
+            let repaired = repair_of(&disk, &device);
+            assert!(repaired.generation.is_some() && repaired.after.found() == 0, "{repaired:#?}");
+            if !repaired.mended.iter().any(|mended| mended.what.contains("found again")) {
+                continue;
+            }
+            stayed += 1;
+            assert_ne!(examine(&disk, &device).known_damage, []);
+            // So too if a later repair looks at it.
+            device.rot(100, 3);
+            let again = repair_of(&disk, &device);
+            assert!(again.generation.is_some() && again.after.found() == 0, "{again:#?}");
+            assert_ne!(examine(&disk, &device).known_damage, []);
+        }
+    }
+    assert!(stayed > 1, "{stayed}");
+}
+
+/// Their data, or the list of the names of linked files, tell of them.
+#[test]
+fn a_count_that_is_too_small_hides_no_lost_name() {
+    for are_linked in [false, true] {
+        let disk = Disk::of_tiny_nodes(32 << 20);
+        let volume = disk.open();
+        let d = mkdir(&volume, ROOT, "d").node;
+        let file = mkfile(&volume, ROOT, "file").node;
+        for number in 0..FILES {
+            match are_linked {
+                true => drop(volume.link(file, d, name(number).as_bytes()).unwrap()),
+                false => drop(volume.write(mkfile(&volume, d, &name(number)).node, 0, b"text").unwrap()),
+            }
+        }
+        volume.close().unwrap();
+        drop(volume);
+        let mut all_lost = 0;
+        for leaf in leaves(&disk, META.0) {
+            let device = without(&disk, &[leaf]);
+            repair_of(&disk, &device);
+            let lost: Vec<String> = {
+                let volume = Volume::open(device, disk.options.clone()).unwrap();
+                let names = (0..FILES).map(|file| format!("/d/{}", name(file)));
+                names.filter(|path| volume.resolve(path.as_bytes()).is_err()).collect()
+            };
+            let changed = Disk::holding(Arc::new(disk.device.copy()), disk.options.clone());
+            let env = Env::open(changed.device.clone(), Volume::engine_options(4 << 20)).unwrap();
+            let mut record = env.get(META, b"\0\0d").unwrap().unwrap();
+            let count = (FILES - lost.len()) as u64;
+            record[ENTRIES_AT..ENTRIES_AT + 8].copy_from_slice(&count.to_le_bytes());
+            let mut batch = Batch::new();
+            batch.put(META, b"\0\0d", &record);
+            env.commit(&batch).unwrap();
+            env.close().unwrap();
+            drop(env);
+            if lost.is_empty() || lost.len() == FILES || !leaves(&changed, META.0).contains(&leaf) {
+                continue;
+            }
+            let device = without(&changed, &[leaf]);
+            assert_eq!(repair_of(&changed, &device).after.found(), 0);
+            let volume = Volume::open(device, disk.options.clone()).unwrap();
+            for path in &lost {
+                let found = volume.resolve(path.as_bytes());
+                let is_lost = matches!(found, Err(Error::Engine(betree::Error::KnownDamage { .. })));
+                assert!(is_lost, "{path}: {found:?}");
+            }
+            all_lost += lost.len();
+        }
+        assert!(all_lost > FILES / 2, "{all_lost}");
+    }
+}
