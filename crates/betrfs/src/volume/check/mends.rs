@@ -1,7 +1,7 @@
 //! What a check would change to mend what it finds. Each change is a put or a delete of what the check knows
 //! for sure; those that take something away are made only if the caller wants them.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -62,12 +62,20 @@ pub(super) struct Mends {
     pub done: Vec<Mended>,
     /// The keys that it changes already: a second change would undo the first.
     changed: BTreeSet<(u8, Vec<u8>)>,
-    /// The paths of the directories that this repair has given a record or a name, also in earlier rounds.
-    /// Their counts tell nothing about names that are lost.
-    pub made_in: BTreeSet<Vec<u8>>,
+    pub made: Made,
     /// Whether nodes were found again without what waited in them: records may be older than names.
     may_be_older: bool,
     now_ns: i64,
+}
+
+/// What a repair has made in directories, also in earlier rounds, by their paths.
+#[derive(Default)]
+pub(super) struct Made {
+    /// Those that have got a record, and lists of snapshots that have got a name: their counts tell nothing
+    /// about names that are lost.
+    pub in_unknown: BTreeSet<Vec<u8>>,
+    /// Those that have got names, until they count them: how many, and how many directories among them.
+    pub uncounted: BTreeMap<Vec<u8>, [u64; 2]>,
 }
 
 impl Mends {
@@ -77,15 +85,15 @@ impl Mends {
             batch: Batch::new(),
             done: Vec::new(),
             changed: BTreeSet::new(),
-            made_in: BTreeSet::new(),
+            made: Made::default(),
             may_be_older: false,
             now_ns,
         }
     }
 
-    /// The same, for a look after others, which have given these directories records or names.
-    pub fn after(self, made_in: BTreeSet<Vec<u8>>) -> Mends {
-        Mends { made_in, ..self }
+    /// The same, for a look after others, which have made this.
+    pub fn after(self, made: Made) -> Mends {
+        Mends { made, ..self }
     }
 
     /// The same, for a volume in which nodes were found again without what waited in them, if so.
@@ -129,23 +137,40 @@ impl Check<'_> {
         true
     }
 
-    /// Notes that a directory gets a record or a name.
+    /// Notes that a directory gets a record, or a list of snapshots a name.
     fn makes_in(&mut self, path: &[u8]) {
         if let Some(mends) = &mut self.mends {
-            mends.made_in.insert(path.to_vec());
+            mends.made.in_unknown.insert(path.to_vec());
         }
     }
 
-    /// Notes that the directory of a name gets it.
-    fn makes_name(&mut self, own: &[u8]) {
-        if let Some((path, _)) = key::split_entry(own) {
-            self.makes_in(path);
+    /// Notes that a directory gets a name, of a directory if `is_dir`.
+    fn adds_to(&mut self, path: &[u8], is_dir: bool) {
+        if let Some(mends) = &mut self.mends {
+            let [names, directories] = mends.made.uncounted.entry(path.to_vec()).or_default();
+            *names += 1;
+            *directories += u64::from(is_dir);
         }
     }
 
-    /// Whether this repair has given a directory a record or a name.
+    /// How many names a directory has got that it does not count yet, and how many directories among them.
+    pub(super) fn uncounted_in(&self, path: &[u8]) -> [u64; 2] {
+        let uncounted = self.mends.as_ref().and_then(|mends| mends.made.uncounted.get(path));
+        uncounted.copied().unwrap_or_default()
+    }
+
+    /// Notes that a name comes to where there is none: its directory may have counted it or not.
+    fn makes_name(&mut self, own: &[u8], is_dir: bool) {
+        match key::split_entry(own) {
+            Some((path, _)) if key::snapshots_of(path).is_some() => self.makes_in(path),
+            Some((path, _)) => self.adds_to(path, is_dir),
+            None => {}
+        }
+    }
+
+    /// Whether this repair has given a directory a record, or a list of snapshots a name.
     pub(super) fn has_made_in(&self, path: &[u8]) -> bool {
-        self.mends.as_ref().is_some_and(|mends| mends.made_in.contains(path))
+        self.mends.as_ref().is_some_and(|mends| mends.made.in_unknown.contains(path))
     }
 
     /// Whether records may be older than names.
@@ -171,15 +196,24 @@ impl Check<'_> {
         mends.done.push(Mended { code: FindingCode::KnownDamage.name(), loses: false, what });
     }
 
-    /// Mends by a change of the record at a key.
-    pub(super) fn mend_record(&mut self, code: Code, own: &[u8], change: impl FnOnce(&mut Record)) {
+    /// Mends by a change of the record at a key; returns whether it is made.
+    pub(super) fn mend_record(&mut self, code: Code, own: &[u8], change: impl FnOnce(&mut Record)) -> bool {
         if !self.is_mending() {
-            return;
+            return false;
         }
-        let Some(Some(bytes)) = self.get(META, own) else { return };
-        let Ok(Stored::Inode(mut record)) = Stored::decode(own, &bytes) else { return };
+        let Some(Some(bytes)) = self.get(META, own) else { return false };
+        let Ok(Stored::Inode(mut record)) = Stored::decode(own, &bytes) else { return false };
         change(&mut record);
-        self.mend(code, own, Vec::from([Change::Put(META, own.to_vec(), record.encode())]));
+        self.mend(code, own, Vec::from([Change::Put(META, own.to_vec(), record.encode())]))
+    }
+
+    /// Mends the counts of a directory by its record; all names that it has got are counted then.
+    pub(super) fn mend_counts(&mut self, code: Code, path: &[u8], change: impl FnOnce(&mut Record)) {
+        if self.mend_record(code, &key::own(path), change)
+            && let Some(mends) = &mut self.mends
+        {
+            mends.made.uncounted.remove(path);
+        }
     }
 
     /// Mends blocks without a record: they get that of a file as long as they are, with a hole where none is.
@@ -203,7 +237,7 @@ impl Check<'_> {
             *record.make_sparse() = found;
         }
         if self.mend(code, own, Vec::from([Change::Put(META, own.to_vec(), record.encode()), volume])) {
-            self.makes_name(own);
+            self.makes_name(own, false);
         }
     }
 
@@ -377,7 +411,7 @@ impl Check<'_> {
             }
             let changes = Vec::from([Change::Put(META, own.to_vec(), record.encode()), volume]);
             if self.mend(code, own, changes) {
-                self.makes_name(own);
+                self.makes_name(own, true);
                 if let Some((path, name)) = key::split_entry(own) {
                     self.makes_in(&key::child_path(path, name));
                 }
@@ -424,18 +458,22 @@ impl Check<'_> {
         let Ok(Stored::Inode(mut record)) = Stored::decode(&object, &bytes) else { return };
         let mut changes = Vec::new();
         let Some(dir) = self.lost_directory(&mut changes) else { return };
+        let is_dir_new = !changes.is_empty();
         record.nlink = 1;
-        let name = key::entry(&key::child_path(b"", dir), format!("#{oid}").as_bytes());
+        let lost = key::child_path(b"", dir);
+        let name = key::entry(&lost, format!("#{oid}").as_bytes());
         if !matches!(self.get(META, &name), Some(None)) {
             return;
         }
         let redirect = Redirect { oid, ino: record.id, file_type: record.file_type };
         changes.push(Change::Put(META, object.clone(), record.encode()));
         changes.push(Change::Put(META, name.clone(), redirect.encode()));
-        changes.push(Change::Put(LINKS, name.clone(), oid.to_be_bytes().to_vec()));
+        changes.push(Change::Put(LINKS, name, oid.to_be_bytes().to_vec()));
         if self.mend(code, &object, changes) {
-            self.makes_name(&name);
-            self.makes_in(b"");
+            self.adds_to(&lost, false);
+            if is_dir_new {
+                self.adds_to(b"", true);
+            }
         }
     }
 

@@ -430,26 +430,30 @@ impl Check<'_> {
     fn count(&mut self, path: &[u8], dir: &DirCount) {
         let (counted, found) = ((dir.entries, dir.subdirs), (dir.entries_found, dir.subdirs_found));
         let lacks = self.gaps.touch(META, &key::entries(path));
-        let may_be_more = found.0 <= counted.0 && found.1 <= counted.1;
+        // With the names that a repair has given it, which the next change of its record counts.
+        let [names, directories] = self.uncounted_in(path);
+        let due = (counted.0.saturating_add(names), counted.1.saturating_add(directories));
+        let may_be_more = found.0 <= due.0 && found.1 <= due.1;
         if lacks {
             // A listing of it comes to what cannot be read.
             self.findings.name(&key::own(path));
         }
         // What a repair has made counts no lost names yet.
         let tells_nothing = self.has_made_in(path);
-        let counts_none = lacks && found.0 >= counted.0 && (tells_nothing || self.may_be_older());
+        let counts_none = lacks && found.0 >= due.0 && (tells_nothing || self.may_be_older());
         let has_made_snapshots = tells_nothing || self.has_made_in(&key::snapshots_path(path));
         let lacks_snapshots = has_made_snapshots || dir.snapshots != dir.snapshots_found;
         self.incomplete.counted(
             path,
             [
-                tells_nothing || counted != found,
-                tells_nothing || counted.1 != found.1,
+                tells_nothing || due != found,
+                tells_nothing || due.1 != found.1,
                 lacks_snapshots && !key::is_in_snapshot(path),
             ],
         );
-        if counted == found && !counts_none {
-        } else if may_be_more && lacks && !counts_none {
+        let is_due = lacks && due != counted;
+        if counted == found && !counts_none && !is_due {
+        } else if may_be_more && lacks && !counts_none && !is_due {
             let unchecked = &mut self.unchecked;
             if unchecked.dirs.len() < NAMED_MAX {
                 let shown = key::describe(&key::own(path));
@@ -468,14 +472,15 @@ impl Check<'_> {
             let own = key::own(path);
             self.problem(Code::WrongEntryCounts, &own, &why);
             if !lacks {
-                self.mend_record(Code::WrongEntryCounts, &own, |record| {
+                self.mend_counts(Code::WrongEntryCounts, path, |record| {
                     (record.entries, record.subdirs) = found;
                 });
             } else if !self.unread_names {
                 // With as many as can be read, the volume would take those that are lost for absent.
-                self.mend_record(Code::WrongEntryCounts, &own, |record| {
-                    record.entries = record.entries.max(found.0.saturating_add(1));
-                    record.subdirs = record.subdirs.max(found.1);
+                let least = found.0.saturating_add(u64::from(counts_none || !may_be_more));
+                self.mend_counts(Code::WrongEntryCounts, path, |record| {
+                    record.entries = due.0.max(least);
+                    record.subdirs = due.1.max(found.1);
                 });
             }
         }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use betree::Batch;
 
 use super::Scanned;
-use super::mends::{Mended, Mends};
+use super::mends::{Made, Mended, Mends};
 use crate::error::Result;
 
 /// How often a volume is looked through.
@@ -23,18 +23,19 @@ pub(super) struct Rounds {
 }
 
 /// Makes the changes that a look has asked for, and those of the looks after it. `make` makes a batch of them
-/// and looks again; it also gets the paths of the directories that have got a record or a name.
+/// and looks again; it also gets what was made in directories.
 ///
 /// # Errors
 /// Those of `make`.
 pub(super) fn in_rounds(
     mut found: Scanned,
-    mut make: impl FnMut(&Batch, BTreeSet<Vec<u8>>) -> Result<Scanned>,
+    mut make: impl FnMut(&Batch, Made) -> Result<Scanned>,
 ) -> Result<Rounds> {
     let mut made = Vec::new();
     let mut known = BTreeSet::new();
     for _ in 0..ROUNDS_MAX {
-        let Some(Mends { batch, done, made_in, .. }) = found.mends.filter(|mends| !mends.done.is_empty())
+        let Some(Mends { batch, done, made: made_in, .. }) =
+            found.mends.filter(|mends| !mends.done.is_empty())
         else {
             return Ok(Rounds { made, in_vain: Vec::new() });
         };
