@@ -69,6 +69,8 @@ struct Check<'a> {
     known: Known,
     /// Where names may have been lost.
     incomplete: Incomplete,
+    /// Whether blocks have no record yet, so that nothing tells which others their file has.
+    lacks_records: bool,
     /// The numbers of files whose records are lost.
     lost_objects: BTreeSet<u64>,
     /// The parts of the list of links that are made anew.
@@ -346,6 +348,7 @@ impl<'a> Check<'a> {
             gaps: Gaps::default(),
             known: Known::default(),
             incomplete: Incomplete::default(),
+            lacks_records: false,
             lost_objects: BTreeSet::new(),
             relisting: Gaps::default(),
             dirs: BTreeMap::new(),

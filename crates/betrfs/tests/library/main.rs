@@ -41,6 +41,7 @@ mod recompress;
 mod renames;
 mod repair;
 mod repair_changes;
+mod repair_rounds;
 mod restore;
 mod scrub;
 mod snapshots;

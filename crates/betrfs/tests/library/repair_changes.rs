@@ -218,7 +218,7 @@ pub fn without(disk: &Disk, blocks: &[u64]) -> Arc<MemDevice> {
     device
 }
 
-fn noise(seed: u64, len: usize) -> Vec<u8> {
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     (0..len).map(|_| rng.below(256) as u8).collect()
 }

@@ -226,6 +226,7 @@ impl Check<'_> {
             } else if matches!((tag, &owner.what), (DataTag::Block(_), AtOwn::Nothing)) && may_be_made(own) {
                 // Once for all its blocks.
                 if !core::mem::replace(&mut is_told, true) {
+                    self.lacks_records = true;
                     self.problem(Code::LostRecord, own, "it has blocks, and no record");
                     self.mend_lost_record(Code::LostRecord, own);
                 }

@@ -81,10 +81,11 @@ impl Incomplete {
 
 impl Check<'_> {
     /// Collects deletes of known damage in `data` where no file has a key, and of that among the records of
-    /// linked files to which no name leads; and where no directory misses a name.
+    /// linked files to which no name leads; and where no directory misses a name. A file that gets its record
+    /// in this look has keys only in the next one.
     pub(super) fn unowned_damage(&mut self) {
         let known = core::mem::take(&mut self.known);
-        if !self.is_mending() || self.gaps.touch(META, &key::markers()) {
+        if !self.is_mending() || self.lacks_records || self.gaps.touch(META, &key::markers()) {
             return;
         }
         let mut unowned = Vec::new();

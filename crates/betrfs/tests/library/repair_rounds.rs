@@ -1,0 +1,67 @@
+//! Repairs of many problems of one kind, of some that lie below others, and of files that a repair makes
+//! anew: one repair mends them all, and what is lost stays an error.
+
+use std::sync::Arc;
+
+use betree::{Batch, DictId, Env};
+use betree_platform::Device;
+use betrfs::{Error, InodeId, Volume};
+
+use crate::repair::{CACHE_BYTES, DATA, META, key};
+use crate::repair_changes::{leaves, noise, repair_of, without};
+use crate::support::*;
+
+/// A put, or a delete.
+type Change = (DictId, Vec<u8>, Option<&'static [u8]>);
+
+/// Changes pairs of a volume that is closed.
+fn change(device: &Arc<dyn Device>, changes: &[Change]) {
+    let env = Env::open(device.clone(), Volume::engine_options(CACHE_BYTES)).unwrap();
+    for changes in changes.chunks(1000) {
+        let mut batch = Batch::new();
+        for (dict, key, value) in changes {
+            match value {
+                Some(value) => batch.put(*dict, key, value),
+                None => batch.delete(*dict, key),
+            }
+        }
+        env.commit(&batch).unwrap();
+        env.checkpoint().unwrap();
+    }
+    env.close().unwrap();
+}
+
+/// The number of lost blocks of a file; the others are as they were.
+fn lost_blocks(volume: &Volume, file: InodeId, bytes: &[u8]) -> usize {
+    let is_lost = |at: &u64| {
+        let mut read = Vec::new();
+        match volume.read(file, *at, 4096, &mut read) {
+            Ok(_) => assert!(read[..] == bytes[*at as usize..][..read.len()], "{at}"),
+            Err(Error::Engine(betree::Error::KnownDamage { .. })) => return true,
+            Err(error) => panic!("{at}: {error}"),
+        }
+        false
+    };
+    (0..volume.getattr(file).unwrap().size).step_by(4096).filter(is_lost).count()
+}
+
+/// What is lost of it stays an error, though its record is made anew.
+#[test]
+fn known_damage_stays_in_a_file_whose_record_is_made_anew() {
+    let disk = Disk::of_tiny_nodes(32 << 20);
+    let volume = disk.open();
+    let bytes = noise(3, 200_000);
+    volume.write(mkfile(&volume, ROOT, "file").node, 0, &bytes).unwrap();
+    volume.close().unwrap();
+    drop(volume);
+    change(&(disk.device.clone() as Arc<dyn Device>), &[(META, b"\0\0file".to_vec(), None)]);
+    let mut lost = 0;
+    for leaf in leaves(&disk, DATA.0) {
+        let device = without(&disk, &[leaf]);
+        assert_eq!(repair_of(&disk, &device).after.problems, []);
+        let volume = Volume::open(device, disk.options.clone()).unwrap();
+        lost += lost_blocks(&volume, volume.resolve(b"/file").unwrap().node, &bytes);
+        volume.close().unwrap();
+    }
+    assert!(lost > 10, "{lost}");
+}
