@@ -295,7 +295,7 @@ fn takes_changes(volume: &Volume) -> bool {
 }
 
 /// A way back that a failing disk has put off: the volume, once the disk works again, and its directory.
-fn put_off(disk: &Disk, path: &str) -> (Disk, Volume, InodeId) {
+pub fn put_off(disk: &Disk, path: &str) -> (Disk, Volume, InodeId) {
     for at_call in 1.. {
         let device = Arc::new(disk.device.copy());
         let disk = Disk::holding(device.clone(), disk.options.clone());
@@ -314,7 +314,7 @@ fn put_off(disk: &Disk, path: &str) -> (Disk, Volume, InodeId) {
 }
 
 /// A disk with a cache that is too small for anything to stay in it.
-fn disk_that_reads() -> Disk {
+pub fn disk_that_reads() -> Disk {
     let mut disk = Disk::of_tiny_nodes(64 << 20);
     (disk.options.links_alone_max, disk.options.cache_bytes) = (8, 128 << 10);
     disk
@@ -322,7 +322,7 @@ fn disk_that_reads() -> Disk {
 
 /// A directory at `parent/tree`, with a snapshot `s` and more names of linked files than are gone through
 /// while others wait.
-fn linked_tree(volume: &Volume, parent: InodeId) -> InodeId {
+pub fn linked_tree(volume: &Volume, parent: InodeId) -> InodeId {
     let tree = mkdir(volume, parent, "tree").node;
     volume.create(volume.lookup(tree, SNAPSHOTS_NAME).unwrap().node, b"s", &new_dir()).unwrap();
     for i in 0..150 {

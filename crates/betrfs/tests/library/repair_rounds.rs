@@ -7,6 +7,7 @@ use betree::{Batch, DictId, Env};
 use betree_platform::Device;
 use betrfs::{Error, InodeId, Volume};
 
+use crate::kept::{disk_that_reads, linked_tree, put_off};
 use crate::repair::{CACHE_BYTES, DATA, META, key};
 use crate::repair_changes::{leaves, noise, repair_of, without};
 use crate::support::*;
@@ -61,6 +62,32 @@ fn known_damage_stays_in_a_file_whose_record_is_made_anew() {
         assert_eq!(repair_of(&disk, &device).after.problems, []);
         let volume = Volume::open(device, disk.options.clone()).unwrap();
         lost += lost_blocks(&volume, volume.resolve(b"/file").unwrap().node, &bytes);
+        volume.close().unwrap();
+    }
+    assert!(lost > 10, "{lost}");
+}
+
+/// It is no name's yet.
+#[test]
+fn known_damage_stays_in_what_is_kept_of_a_directory() {
+    let disk = disk_that_reads();
+    let volume = disk.open();
+    let tree = linked_tree(&volume, ROOT);
+    let bytes = noise(3, 200_000);
+    volume.write(mkfile(&volume, tree, "large").node, 0, &bytes).unwrap();
+    volume.close().unwrap();
+    drop(volume);
+    let (disk, volume, _) = put_off(&disk, "/tree");
+    volume.env().checkpoint().unwrap();
+    volume.env().abandon();
+    drop(volume);
+    let mut lost = 0;
+    for leaf in leaves(&disk, DATA.0) {
+        let device = without(&disk, &[leaf]);
+        assert_eq!(repair_of(&disk, &device).after.problems, []);
+        let volume = Volume::open(device, disk.options.clone()).unwrap();
+        let file = volume.resolve(b"/tree/.betrfs-snapshots/kept/large").unwrap().node;
+        lost += lost_blocks(&volume, file, &bytes);
         volume.close().unwrap();
     }
     assert!(lost > 10, "{lost}");

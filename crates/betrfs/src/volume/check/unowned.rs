@@ -170,6 +170,8 @@ impl Check<'_> {
                 keys_of(own, &Stored::decode(own, bytes).ok()?, &mut owned);
             }
         }
+        // What is kept of a directory becomes a snapshot.
+        owned.extend(self.detached.keys().map(|number| key::detached(*number)));
         self.stopped.is_none().then_some(owned)
     }
 }
