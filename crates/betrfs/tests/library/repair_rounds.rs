@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use betree::{Batch, DictId, Env};
-use betree_platform::Device;
-use betrfs::{Error, InodeId, Volume};
+use betree_platform::{Device, DeviceOp};
+use betree_sim::{ENOSPC, Fault};
+use betrfs::{Error, InodeId, SnapshotsBelow, Volume};
 
+use crate::detached::{farm, links, markers};
 use crate::kept::{disk_that_reads, linked_tree, put_off};
-use crate::repair::{CACHE_BYTES, DATA, META, key};
+use crate::repair::{CACHE_BYTES, DATA, LINKS, META, codes, key};
 use crate::repair_changes::{leaves, noise, repair_of, without};
 use crate::support::*;
 
@@ -91,4 +93,40 @@ fn known_damage_stays_in_what_is_kept_of_a_directory() {
         volume.close().unwrap();
     }
     assert!(lost > 10, "{lost}");
+}
+
+/// Names in a tree that is being removed count until they have gone, also where they cannot be read.
+#[test]
+fn files_with_unreadable_names_in_a_detached_tree_keep_their_count() {
+    const FILES: u64 = 1000;
+    let mut disk = Disk::of_tiny_nodes(64 << 20);
+    (disk.options.links_alone_max, disk.options.cache_bytes) = (2, 128 << 10);
+    let volume = disk.open();
+    let (tree, _) = farm(&volume, FILES);
+    volume.sync().unwrap();
+    let write = Fault { at_call: 1, op: Some(DeviceOp::Write), errno: ENOSPC, lasting: true };
+    disk.device.set_fault(Some(write));
+    volume.remove_below(tree, SnapshotsBelow::Hold).unwrap();
+    disk.device.set_fault(None);
+    volume.sync().unwrap();
+    volume.env().checkpoint().unwrap();
+    volume.env().abandon();
+    drop(volume);
+    assert_eq!(markers(&disk.device).len(), 1, "the removal is not over");
+    let mut met = 0;
+    for leaf in leaves(&disk, LINKS.0) {
+        let device = without(&disk, &[leaf]);
+        let found = Volume::examine(device.clone(), disk.options.clone(), &mut |_, _| ()).unwrap();
+        let codes = codes(&found);
+        met += usize::from(codes.contains("bad-node"));
+        assert!(!codes.contains("wrong-link-count") && !codes.contains("nameless-file"), "{codes:?}");
+        let repaired = repair_of(&disk, &device);
+        assert_eq!(repaired.after.problems, [], "{repaired:#?}");
+        let volume = Volume::open(device, disk.options.clone()).unwrap();
+        assert_sound(&volume);
+        for file in (0..FILES).step_by(2) {
+            assert_eq!(links(&volume, &format!("/beside/{file}")), 1);
+        }
+    }
+    assert!(met > 1, "{met}");
 }

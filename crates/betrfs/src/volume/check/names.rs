@@ -502,11 +502,12 @@ impl Check<'_> {
     }
 
     /// Checks that each linked file has as many names as it counts. An unreadable name counts if it is
-    /// listed.
+    /// listed; of detached trees the list alone is read.
     pub(super) fn link_counts(&mut self) {
         let [names, snapshots] = key::names();
         let names_lack = self.gaps.touch(META, &names) || self.gaps.touch(META, &snapshots);
-        let is_unknown = names_lack && self.gaps.touch(LINKS, &EVERYTHING);
+        let is_unknown = names_lack && self.gaps.touch(LINKS, &EVERYTHING)
+            || self.detached.keys().any(|number| self.gaps.touch(LINKS, &key::detached(*number)));
         for (oid, link) in core::mem::take(&mut self.links) {
             // What a marker names goes at the next opening.
             if link.nlink == link.found || self.orphans.contains(&key::object(oid)) {
