@@ -6,11 +6,11 @@ use std::sync::Arc;
 use betree::{Batch, DictId, Env};
 use betree_platform::{Device, DeviceOp};
 use betree_sim::{ENOSPC, Fault};
-use betrfs::{Error, InodeId, SnapshotsBelow, Volume};
+use betrfs::{Error, InodeId, Mending, SnapshotsBelow, Volume};
 
 use crate::detached::{farm, links, markers};
 use crate::kept::{disk_that_reads, linked_tree, put_off};
-use crate::repair::{CACHE_BYTES, DATA, LINKS, META, codes, key};
+use crate::repair::{CACHE_BYTES, DATA, LINKS, META, codes, key, options, repair, sample};
 use crate::repair_changes::{leaves, noise, repair_of, without};
 use crate::support::*;
 
@@ -32,6 +32,31 @@ fn change(device: &Arc<dyn Device>, changes: &[Change]) {
         env.checkpoint().unwrap();
     }
     env.close().unwrap();
+}
+
+/// A volume with every kind of record, and what else is made in it.
+fn sample_with(make: impl Fn(&Volume)) -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(sample());
+    let volume = Volume::open(device.clone(), options()).unwrap();
+    make(&volume);
+    volume.close().unwrap();
+    device
+}
+
+#[test]
+fn all_directories_that_are_missing_above_a_name_are_made_at_once() {
+    const DEPTH: usize = 40;
+    let device = sample_with(|volume| {
+        let dir = (0..DEPTH).fold(ROOT, |dir, _| mkdir(volume, dir, "x").node);
+        volume.write(mkfile(volume, dir, "deep").node, 0, b"deep").unwrap();
+    });
+    let gone = |depth: usize| (META, [&b"\0x".repeat(depth), &b"\0\0x"[..]].concat(), None);
+    change(&device, &(0..DEPTH).map(gone).collect::<Vec<_>>());
+    let repaired = repair(&device, Mending::Safe);
+    assert_eq!(repaired.after.found(), 0, "{repaired:#?}");
+    let volume = Volume::open(device, options()).unwrap();
+    assert_eq!(contents(&volume, &format!("{}/deep", "/x".repeat(DEPTH))), b"deep");
+    volume.close().unwrap();
 }
 
 /// The number of lost blocks of a file; the others are as they were.

@@ -394,29 +394,30 @@ impl Check<'_> {
         }
     }
 
-    /// Mends a directory that is not there though it has entries. Its own directory may be missing too: the
-    /// next check finds that.
+    /// Mends a directory that is not there though it has entries, and those above it that are not there.
     pub(super) fn mend_directory(&mut self, code: Code, own: &[u8]) {
-        let is_there = !self.is_mending() || !matches!(self.get(META, own), Some(None));
-        // The root has a problem of its own.
-        if is_there || own == key::ROOT_KEY {
-            return;
+        let mut own = own.to_vec();
+        while let Some((path, name)) = key::split_entry(&own)
+            && self.makes_directory(code, &own)
+        {
+            self.makes_name(&own, true);
+            self.makes_in(&key::child_path(path, name));
+            own = key::own(key::snapshots_of(path).unwrap_or(path));
         }
-        if let Some((mut record, volume)) = self.new_directory() {
-            let is_snapshot = |(path, _): (&[u8], &[u8])| key::snapshots_of(path).is_some();
-            if key::split_entry(own).is_some_and(is_snapshot) {
-                record.flags.set(Flags::READ_ONLY);
-                // What is in it has other inode numbers than what it is a snapshot of.
-                record.salt = record.id.wrapping_mul(SALT_FACTOR);
-            }
-            let changes = Vec::from([Change::Put(META, own.to_vec(), record.encode()), volume]);
-            if self.mend(code, own, changes) {
-                self.makes_name(own, true);
-                if let Some((path, name)) = key::split_entry(own) {
-                    self.makes_in(&key::child_path(path, name));
-                }
-            }
+    }
+
+    /// Makes a directory, if there is nothing; returns whether it did.
+    fn makes_directory(&mut self, code: Code, own: &[u8]) -> bool {
+        if !self.is_mending() || !matches!(self.get(META, own), Some(None)) {
+            return false;
         }
+        let Some((mut record, volume)) = self.new_directory() else { return false };
+        if key::split_entry(own).is_some_and(|(path, _)| key::snapshots_of(path).is_some()) {
+            record.flags.set(Flags::READ_ONLY);
+            // What is in it has other inode numbers than what it is a snapshot of.
+            record.salt = record.id.wrapping_mul(SALT_FACTOR);
+        }
+        self.mend(code, own, Vec::from([Change::Put(META, own.to_vec(), record.encode()), volume]))
     }
 
     /// Replaces what stands in the place of the root's record.
