@@ -68,7 +68,7 @@ fn a_nameless_file_takes_no_name_that_is_there() {
     volume.close().unwrap();
 }
 
-fn damaged_as(device: &Arc<dyn Device>, change: impl Fn(&Pairs, &mut Batch)) -> Arc<dyn Device> {
+pub fn damaged_as(device: &Arc<dyn Device>, change: impl Fn(&Pairs, &mut Batch)) -> Arc<dyn Device> {
     let copy = MemDevice::new(device.len());
     let mut bytes = betree_platform::AlignedBuf::of_bytes(device.len() as usize).unwrap();
     device.read_at(0, bytes.bytes_mut()).unwrap();

@@ -10,8 +10,11 @@ use betrfs::{Error, InodeId, Mending, SnapshotsBelow, Volume};
 
 use crate::detached::{farm, links, markers};
 use crate::kept::{disk_that_reads, linked_tree, put_off};
-use crate::repair::{CACHE_BYTES, DATA, LINKS, META, codes, key, options, repair, sample};
-use crate::repair_changes::{leaves, noise, repair_of, without};
+use crate::repair::{
+    CACHE_BYTES, DATA, LINKS, LINKS_AT, META, NAME, OTHER_NAME, codes, key, options, pairs, repair, sample,
+    set,
+};
+use crate::repair_changes::{damaged_as, leaves, noise, repair_of, without};
 use crate::support::*;
 
 /// A put, or a delete.
@@ -56,6 +59,26 @@ fn all_directories_that_are_missing_above_a_name_are_made_at_once() {
     assert_eq!(repaired.after.found(), 0, "{repaired:#?}");
     let volume = Volume::open(device, options()).unwrap();
     assert_eq!(contents(&volume, &format!("{}/deep", "/x".repeat(DEPTH))), b"deep");
+    volume.close().unwrap();
+}
+
+/// The repair changes the record of that file too.
+#[test]
+fn a_nameless_file_comes_to_no_directory_that_is_a_file() {
+    let device = sample_with(|volume| {
+        mkfile(volume, ROOT, "lost+found");
+    });
+    let names = [NAME, OTHER_NAME].into_iter();
+    let gone = names.flat_map(|name| [META, LINKS].map(|dict| (dict, name.to_vec(), None)));
+    change(&device, &gone.collect::<Vec<_>>());
+    let device = damaged_as(&device, |pairs, batch| {
+        set(pairs, batch, META, b"\0\0lost+found", LINKS_AT, &9u32.to_le_bytes());
+    });
+    let repaired = repair(&device, Mending::All);
+    assert_eq!(repaired.after.found(), 0, "{repaired:#?}");
+    let volume = Volume::open(device, options()).unwrap();
+    assert_eq!(contents(&volume, "/lost+found.1/#1"), b"linked");
+    assert_eq!(contents(&volume, "/lost+found"), b"");
     volume.close().unwrap();
 }
 

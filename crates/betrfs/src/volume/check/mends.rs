@@ -483,7 +483,9 @@ impl Check<'_> {
     fn lost_directory(&mut self, changes: &mut Vec<Change>) -> Option<&'static [u8]> {
         for name in LOST_NAMES {
             let own = key::entry(b"", name);
-            if self.mends.as_ref().is_some_and(|mends| mends.changed.contains(&(META.0, own.clone()))) {
+            let is_changed = |mends: &Mends| mends.changed.contains(&(META.0, own.clone()));
+            // What is changed there may be a file.
+            if self.has_made_in(&key::child_path(b"", name)) && self.mends.as_ref().is_some_and(is_changed) {
                 return Some(name);
             }
             match self.get(META, &own)? {
