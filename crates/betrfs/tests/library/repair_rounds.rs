@@ -1,6 +1,7 @@
 //! Repairs of many problems of one kind, of some that lie below others, and of files that a repair makes
 //! anew: one repair mends them all, and what is lost stays an error.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use betree::{Batch, DictId, Env};
@@ -11,11 +12,14 @@ use betrfs::{Error, InodeId, Mending, SnapshotsBelow, Volume};
 use crate::detached::{farm, links, markers};
 use crate::kept::{disk_that_reads, linked_tree, put_off};
 use crate::repair::{
-    CACHE_BYTES, DATA, LINKS, LINKS_AT, META, NAME, OTHER_NAME, codes, key, options, pairs, repair, sample,
-    set,
+    CACHE_BYTES, DATA, FILE, LINKS, LINKS_AT, META, NAME, OTHER_NAME, SPARSE, codes, key, options, pairs,
+    repair, sample, set,
 };
 use crate::repair_changes::{damaged_as, leaves, noise, repair_of, without};
 use crate::support::*;
+
+/// More than all looks of a repair change one by one.
+const MANY: u64 = 17_000;
 
 /// A put, or a delete.
 type Change = (DictId, Vec<u8>, Option<&'static [u8]>);
@@ -44,6 +48,10 @@ fn sample_with(make: impl Fn(&Volume)) -> Arc<dyn Device> {
     make(&volume);
     volume.close().unwrap();
     device
+}
+
+fn block(own: &[u8], number: u64) -> Vec<u8> {
+    [own, b"\0", &number.to_be_bytes()].concat()
 }
 
 #[test]
@@ -80,6 +88,20 @@ fn a_nameless_file_comes_to_no_directory_that_is_a_file() {
     assert_eq!(contents(&volume, "/lost+found.1/#1"), b"linked");
     assert_eq!(contents(&volume, "/lost+found"), b"");
     volume.close().unwrap();
+}
+
+#[test]
+fn however_many_blocks_are_behind_the_end_of_a_file_one_repair_removes_them() {
+    for (own, first) in [(FILE, 3), (SPARSE, 256)] {
+        let device: Arc<dyn Device> = Arc::new(sample());
+        let expected = pairs(&device);
+        let behind = (first..first + MANY).map(|number| (DATA, block(own, number), Some(&b"x"[..])));
+        change(&device, &behind.collect::<Vec<_>>());
+        let repaired = repair(&device, Mending::All);
+        assert_eq!(codes(&repaired.before), BTreeSet::from(["bytes-behind-end"]));
+        assert_eq!(repaired.after.found(), 0, "{:?}", repaired.after.problems.first());
+        assert!(pairs(&device) == expected);
+    }
 }
 
 /// The number of lost blocks of a file; the others are as they were.

@@ -47,7 +47,7 @@ impl Check<'_> {
         }
         let mut recount = record.extents().map(Extents::recount);
         let mut expected = 0;
-        let mut lacks = false;
+        let (mut lacks, mut is_cut) = (false, false);
         let mut passed = Vec::new();
         let mut pairs = self.op.scan(DATA, key::blocks_from(at, 0));
         loop {
@@ -69,7 +69,11 @@ impl Check<'_> {
                     "there are bytes past the end of the file, or of the block",
                 );
                 let kept = block.get(..(room.min(BLOCK) as usize)).unwrap_or_default();
-                self.mend_block(Code::BytesBehindEnd, block_key, kept);
+                if !kept.is_empty() {
+                    self.mend_block(Code::BytesBehindEnd, block_key, kept);
+                } else if !core::mem::replace(&mut is_cut, true) {
+                    self.mend_by_removal_of_blocks(Code::BytesBehindEnd, at, number);
+                }
             }
             if let Some(recount) = &mut recount {
                 recount.found(number);
@@ -233,7 +237,7 @@ impl Check<'_> {
             } else {
                 self.misfit(Code::OwnerlessData, at, "it belongs to no file");
                 match tag {
-                    DataTag::Block(_) => self.mend_by_removal_of_blocks(Code::OwnerlessData, own),
+                    DataTag::Block(_) => self.mend_by_removal_of_blocks(Code::OwnerlessData, own, 0),
                     _ => self.mend_by_removal_of(Code::OwnerlessData, DATA, at),
                 }
             }

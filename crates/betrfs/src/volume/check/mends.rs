@@ -305,10 +305,10 @@ impl Check<'_> {
         }
     }
 
-    /// Mends by removing all blocks of what has no record.
-    pub(super) fn mend_by_removal_of_blocks(&mut self, code: Code, own: &[u8]) {
+    /// Mends by removing the blocks of a file, or of what has no record, from one on.
+    pub(super) fn mend_by_removal_of_blocks(&mut self, code: Code, own: &[u8], first: u64) {
         if self.is_mending() {
-            let (lo, hi) = key::blocks_from(own, 0);
+            let (lo, hi) = key::blocks_from(own, first);
             self.mend(code, own, Vec::from([Change::DeleteRange(DATA, lo, hi)]));
         }
     }
@@ -316,11 +316,7 @@ impl Check<'_> {
     /// Mends a block that reaches behind the end: `kept` is what stays of it.
     pub(super) fn mend_block(&mut self, code: Code, at: &[u8], kept: &[u8]) {
         if self.is_mending() {
-            let change = match kept {
-                [] => Change::Delete(DATA, at.to_vec()),
-                kept => Change::Put(DATA, at.to_vec(), kept.to_vec()),
-            };
-            self.mend(code, at, Vec::from([change]));
+            self.mend(code, at, Vec::from([Change::Put(DATA, at.to_vec(), kept.to_vec())]));
         }
     }
 
