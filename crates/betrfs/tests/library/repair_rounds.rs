@@ -104,6 +104,23 @@ fn however_many_blocks_are_behind_the_end_of_a_file_one_repair_removes_them() {
     }
 }
 
+/// As where the marker of a tree that is being removed was lost.
+#[test]
+fn however_many_keys_a_detached_tree_without_a_marker_has_one_repair_removes_them() {
+    let device: Arc<dyn Device> = Arc::new(sample());
+    let expected = pairs(&device);
+    let of_tree = (0..MANY).flat_map(|file| {
+        let own = [&b"\x04\0\0\0\0\0\0\0\x09\0\0"[..], file.to_string().as_bytes()].concat();
+        let name = (LINKS, own.clone(), Some(&[0, 0, 0, 0, 0, 0, 0, 1][..]));
+        [(DATA, block(&own, 0), Some(&b"x"[..])), (META, own, Some(&b"x"[..])), name]
+    });
+    change(&device, &of_tree.collect::<Vec<_>>());
+    let repaired = repair(&device, Mending::All);
+    assert_eq!(codes(&repaired.before), BTreeSet::from(["bad-key"]));
+    assert_eq!(repaired.after.found(), 0, "{:?}", repaired.after.problems.first());
+    assert!(pairs(&device) == expected);
+}
+
 /// The number of lost blocks of a file; the others are as they were.
 fn lost_blocks(volume: &Volume, file: InodeId, bytes: &[u8]) -> usize {
     let is_lost = |at: &u64| {

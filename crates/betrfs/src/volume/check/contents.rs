@@ -181,12 +181,10 @@ impl Check<'_> {
         let mut is_told = false;
         while let Some((at, _)) = self.next(DATA, &mut pairs) {
             if let Some(number) = key::detached_number(at) {
-                let tree = key::detached(number).1;
                 if self.is_of_no_detached_tree(number, at) {
-                    self.mend_by_removal_of(Code::BadKey, DATA, at);
-                } else {
-                    pairs.seek(&tree);
+                    self.mend_by_removal_of_tree(Code::BadKey, DATA, number);
                 }
+                pairs.seek(&key::detached(number).1);
                 continue;
             }
             let Some((own, tag)) = key::split_data(at) else {
@@ -279,7 +277,12 @@ impl Check<'_> {
         let mut pairs = self.op.scan(LINKS, EVERYTHING);
         while let Some((at, oid)) = self.next(LINKS, &mut pairs) {
             if let Some(number) = key::detached_number(at) {
-                self.detached_link(number, at, oid);
+                if self.is_of_no_detached_tree(number, at) {
+                    self.mend_by_removal_of_tree(Code::BadKey, LINKS, number);
+                    pairs.seek(&key::detached(number).1);
+                } else {
+                    self.detached_link(number, oid);
+                }
                 continue;
             }
             listed += 1;
@@ -315,11 +318,8 @@ impl Check<'_> {
 
 impl Check<'_> {
     /// Counts a name in a detached tree.
-    pub(super) fn detached_link(&mut self, number: u64, at: &[u8], oid: &[u8]) {
+    pub(super) fn detached_link(&mut self, number: u64, oid: &[u8]) {
         let why = self.detached.get(&number).copied();
-        if why.is_none() && self.is_of_no_detached_tree(number, at) {
-            self.mend_by_removal_of(Code::BadKey, LINKS, at);
-        }
         let oid = oid.try_into().map(u64::from_be_bytes);
         let counted = oid.ok().filter(|oid| why.is_some_and(|why| why.counts(number, *oid)));
         if let Some(link) = counted.and_then(|oid| self.links.get_mut(&oid)) {

@@ -50,7 +50,7 @@ impl Check<'_> {
                 if self.gaps.at(LINKS, at).is_some()
                     && let Ok(Stored::Redirect(redirect)) = Stored::decode(at, bytes)
                 {
-                    self.detached_link(number, at, &redirect.oid.to_be_bytes());
+                    self.detached_link(number, &redirect.oid.to_be_bytes());
                     self.relist(at, redirect.oid);
                 }
             }

@@ -313,6 +313,14 @@ impl Check<'_> {
         }
     }
 
+    /// Mends by removing what a dictionary has of a detached tree.
+    pub(super) fn mend_by_removal_of_tree(&mut self, code: Code, dict: DictId, number: u64) {
+        if self.is_mending() {
+            let (lo, hi) = key::detached(number);
+            self.mend(code, &key::detached_path(number), Vec::from([Change::DeleteRange(dict, lo, hi)]));
+        }
+    }
+
     /// Mends a block that reaches behind the end: `kept` is what stays of it.
     pub(super) fn mend_block(&mut self, code: Code, at: &[u8], kept: &[u8]) {
         if self.is_mending() {

@@ -197,12 +197,10 @@ impl Check<'_> {
                     None => {}
                 }
             } else if let Some(number) = key::detached_number(at) {
-                let tree = key::detached(number).1;
                 if self.is_of_no_detached_tree(number, at) {
-                    self.mend_by_removal(Code::BadKey, at);
-                } else {
-                    pairs.seek(&tree);
+                    self.mend_by_removal_of_tree(Code::BadKey, META, number);
                 }
+                pairs.seek(&key::detached(number).1);
             } else if let Some(space) = key::reserved_space(at) {
                 self.of_later_version(at, &unknown(at, "key of the space", space));
             } else if key::marker_id(at).is_none() && key::split_entry(at).is_none() {
