@@ -7,13 +7,13 @@ use std::sync::Arc;
 use betree::{Batch, DictId, Env};
 use betree_platform::{Device, DeviceOp};
 use betree_sim::{ENOSPC, Fault};
-use betrfs::{Error, InodeId, Mending, SnapshotsBelow, Volume};
+use betrfs::{Error, InodeId, Mending, SnapshotsBelow, Volume, XattrMode};
 
 use crate::detached::{farm, links, markers};
 use crate::kept::{disk_that_reads, linked_tree, put_off};
 use crate::repair::{
-    CACHE_BYTES, DATA, FILE, LINKS, LINKS_AT, META, NAME, OTHER_NAME, SPARSE, codes, key, options, pairs,
-    repair, sample, set,
+    CACHE_BYTES, DATA, FILE, LINKS, LINKS_AT, META, NAME, OTHER_NAME, SPARSE, codes, options, pairs, repair,
+    sample, set,
 };
 use crate::repair_changes::{damaged_as, leaves, noise, repair_of, without};
 use crate::support::*;
@@ -180,6 +180,21 @@ fn known_damage_stays_in_what_is_kept_of_a_directory() {
         volume.close().unwrap();
     }
     assert!(lost > 10, "{lost}");
+}
+
+/// The record of the file has to be changed for each of them.
+#[test]
+fn however_many_values_of_a_files_attributes_are_lost_one_repair_takes_them_off() {
+    let attributes = || (0..30).map(|number| format!("user.{number}").into_bytes());
+    let device = sample_with(|volume| {
+        let file = mkfile(volume, ROOT, "file").node;
+        attributes().for_each(|name| volume.set_xattr(file, &name, &[1; 1000], XattrMode::Any).unwrap());
+    });
+    let gone = attributes().map(|name| (DATA, [&b"\0\0file\0\xff"[..], &name].concat(), None));
+    change(&device, &gone.collect::<Vec<_>>());
+    let repaired = repair(&device, Mending::All);
+    assert_eq!(codes(&repaired.before), BTreeSet::from(["lost-attribute"]), "{repaired:#?}");
+    assert_eq!(repaired.after.found(), 0, "{repaired:#?}");
 }
 
 /// Names in a tree that is being removed count until they have gone, also where they cannot be read.

@@ -62,6 +62,8 @@ pub(super) struct Mends {
     pub done: Vec<Mended>,
     /// The keys that it changes already: a second change would undo the first.
     changed: BTreeSet<(u8, Vec<u8>)>,
+    /// The records that it changes, as they become.
+    records: BTreeMap<Vec<u8>, Vec<u8>>,
     pub made: Made,
     /// Whether nodes were found again without what waited in them: records may be older than names.
     may_be_older: bool,
@@ -85,6 +87,7 @@ impl Mends {
             batch: Batch::new(),
             done: Vec::new(),
             changed: BTreeSet::new(),
+            records: BTreeMap::new(),
             made: Made::default(),
             may_be_older: false,
             now_ns,
@@ -196,15 +199,30 @@ impl Check<'_> {
         mends.done.push(Mended { code: FindingCode::KnownDamage.name(), loses: false, what });
     }
 
-    /// Mends by a change of the record at a key; returns whether it is made.
+    /// Mends by a change of the record at a key, which may have been changed before; returns whether it is
+    /// made.
     pub(super) fn mend_record(&mut self, code: Code, own: &[u8], change: impl FnOnce(&mut Record)) -> bool {
         if !self.is_mending() {
             return false;
         }
-        let Some(Some(bytes)) = self.get(META, own) else { return false };
+        let changed = self.mends.as_ref().and_then(|mends| mends.records.get(own).cloned());
+        let is_changed = changed.is_some();
+        let Some(bytes) = changed.or_else(|| self.get(META, own).flatten()) else { return false };
         let Ok(Stored::Inode(mut record)) = Stored::decode(own, &bytes) else { return false };
         change(&mut record);
-        self.mend(code, own, Vec::from([Change::Put(META, own.to_vec(), record.encode())]))
+        let (at, bytes) = ((META.0, own.to_vec()), record.encode());
+        if let Some(mends) = self.mends.as_mut().filter(|_| is_changed) {
+            mends.changed.remove(&at);
+        }
+        let is_made = self.mend(code, own, Vec::from([Change::Put(META, own.to_vec(), bytes.clone())]));
+        if let Some(mends) = &mut self.mends {
+            if is_made {
+                mends.records.insert(own.to_vec(), bytes);
+            } else if is_changed {
+                mends.changed.insert(at);
+            }
+        }
+        is_made
     }
 
     /// Mends the counts of a directory by its record; all names that it has got are counted then.
