@@ -24,6 +24,8 @@ const TRIES_MAX: usize = 12;
 const ROTTEN_MAX: usize = 4;
 /// Clones are left out of a model with more keys: clones of clones double without end.
 const KEYS_MAX: usize = 1500;
+/// The most places of a dictionary where keys are noted as lost, and the most keys of each.
+const NOTED_MAX: usize = 5;
 /// After how many steps everything is compared.
 const COMPARED_STEPS: usize = 25;
 /// How many steps before the damage are in the log alone, in half of the histories.
@@ -48,6 +50,8 @@ pub struct DamageReached {
     pub lost: usize,
     /// Lost keys that a put or a delete of their own has healed.
     pub healed: usize,
+    /// Keys that a repair has noted as lost though they could be read.
+    pub noted: usize,
     /// Keys that are lost because clones copied them.
     pub cloned: usize,
     /// Lost interior nodes whose children were found again.
@@ -276,7 +280,7 @@ pub fn damage_history(seed: u64, steps: usize) -> Result<Option<DamageReached>, 
     let whole = open_as(&whole, &setup, OpenMode::ReadOnly).map_err(|e| format!("open the sound: {e}"))?;
     for _ in 0..TRIES_MAX {
         let device = rotten(&sound, &setup, &mut rng);
-        if let Some(mut model) = repaired(&device, &whole, &setup, after, &past)? {
+        if let Some(mut model) = repaired(&device, &whole, &setup, (after, &past), &mut rng)? {
             go_on(&device, &setup, after, &mut model)?;
             return Ok(Some(model.reached));
         }
@@ -307,8 +311,8 @@ fn repaired(
     device: &Arc<dyn Device>,
     sound: &Env,
     setup: &Setup,
-    after: &[Step],
-    past: &Past,
+    (after, past): (&[Step], &Past),
+    rng: &mut Rng,
 ) -> Result<Option<Model>, String> {
     let told = |what: &'static str| move |error: Error| format!("{what}: {error}");
     let damaged = match open_as(device, setup, OpenMode::ReadOnly) {
@@ -378,6 +382,10 @@ fn repaired(
     let lost = model.dicts.iter().flat_map(|keys| keys.values()).filter(|known| **known == Known::Lost);
     model.reached.lost = lost.count();
     model.compare(&env).map_err(|what| format!("noted in memory: {what}"))?;
+    if rng.below(2) == 0 {
+        lose_some(&env, &mut model, rng)?;
+        model.compare(&env).map_err(|what| format!("more noted in memory: {what}"))?;
+    }
     // Copies on the device are written anew with the repair.
     let (found, known) = problems(&env, &[FindingCode::BadCopy])?;
     // A lost node that a pending range delete covers whole leaves none.
@@ -386,6 +394,29 @@ fn repaired(
     }
     env.write_repair().map_err(told("write the repair"))?;
     Ok(Some(model))
+}
+
+/// Notes some keys as lost, as the file system does of those that should be there: single ones, present or
+/// not, and some with their neighbours.
+fn lose_some(env: &Env, model: &mut Model, rng: &mut Rng) -> Result<(), String> {
+    for dict in (0..model.dicts.len() as u8).map(DictId) {
+        let keys: Vec<Vec<u8>> = model.dict(dict).keys().cloned().collect();
+        let mut ranges = Vec::new();
+        for _ in 0..rng.below(NOTED_MAX + 1).min(keys.len()) {
+            let first = rng.below(keys.len());
+            let last = if rng.below(3) == 0 { first + rng.below(NOTED_MAX) } else { first };
+            let last = last.min(keys.len() - 1);
+            ranges.push((Cut::before(keys[first].as_slice()), Cut::just_after(&keys[last])));
+        }
+        env.note_lost(dict, &ranges).map_err(|error| format!("note as lost: {error}"))?;
+        for (key, known) in model.dicts[usize::from(dict.0)].iter_mut() {
+            if *known != Known::Lost && ranges.iter().any(|(lo, hi)| is_in(key, &[], lo, hi)) {
+                model.reached.noted += 1;
+                *known = Known::Lost;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A rescue invents nothing, and has all that readers of the damaged volume have.

@@ -22,6 +22,7 @@ fn known_damage_is_an_error_for_its_keys_until_something_newer_covers_them() {
                 all.structures += reached.structures;
                 all.lost += reached.lost;
                 all.healed += reached.healed;
+                all.noted += reached.noted;
                 all.cloned += reached.cloned;
                 all.found_again += reached.found_again;
                 all.older += reached.older;
@@ -38,7 +39,10 @@ fn known_damage_is_an_error_for_its_keys_until_something_newer_covers_them() {
         return;
     }
     assert!(all.structures > damaged && all.lost > damaged as usize, "{damaged}: {all:?}");
-    assert!(all.healed > 0 && all.cloned > 0 && all.with_clones_in_log > 0, "{all:?}");
+    assert!(
+        all.healed > 0 && all.noted > damaged as usize && all.cloned > 0 && all.with_clones_in_log > 0,
+        "{all:?}"
+    );
 }
 
 #[test]

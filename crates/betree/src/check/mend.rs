@@ -23,8 +23,10 @@ use crate::format::superblock::features::Features;
 use crate::format::superblock::slots;
 use crate::format::superblock::table_copy::TableCopy;
 use crate::io::Disk;
+use crate::key::Cut;
+use crate::message::{RangeDelete, RangeSet};
 use crate::node_id::NodeId;
-use crate::settings::OpenMode;
+use crate::settings::{DictId, OpenMode};
 
 /// The superblock's tag of a repair: the generation before it, which the repair has left as it was.
 const REPAIRED_TAG: u16 = 1;
@@ -157,6 +159,33 @@ impl Env {
             self.engine.take(commit.next_msn, batch.record())?;
             commit.next_msn += batch.len() as u64;
         }
+        self.absorb()
+    }
+
+    /// Puts known damage over all keys of a dictionary in these ranges, in memory alone, whatever is there:
+    /// for what the caller knows to be lost. Readers get [`Error::KnownDamage`], and what is written later
+    /// over it heals it.
+    ///
+    /// # Errors
+    /// As [`apply_in_memory`](Env::apply_in_memory).
+    pub fn note_lost(&self, dict: DictId, ranges: &[(Cut, Cut)]) -> Result<()> {
+        self.refuse_unless_repairing()?;
+        // It goes over all that is in the tree, and the newest is in the memtable.
+        self.absorb()?;
+        let mut lost = RangeSet::default();
+        ranges.iter().filter(|(lo, hi)| lo < hi).for_each(|(lo, hi)| lost.insert(lo, hi, 0));
+        let lost = lost.within(&Cut::LOW, &Cut::HIGH);
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let lost = lost.into_iter().map(|range| RangeDelete::damage(range.lo, range.hi));
+        self.engine.lose(dict, lost.collect())?;
+        self.checkpoint.lock().superblock.features.incompat |= Features::KNOWN_DAMAGE;
+        Ok(())
+    }
+
+    /// Brings everything in memtables into the trees.
+    fn absorb(&self) -> Result<()> {
         self.engine.freeze(true);
         self.engine.absorb_all()?;
         self.engine.resume_rebalance()?;

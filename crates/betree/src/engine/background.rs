@@ -9,9 +9,11 @@ use betree_platform::sync::atomic::Ordering;
 
 use super::Engine;
 use crate::dict::{Dict, DictState};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memtable::Memtable;
+use crate::message::RangeDelete;
 use crate::node_id::NodeId;
+use crate::settings::DictId;
 use crate::stall::Writes;
 use crate::tree::{Drain, FLUSH_NODES, PASSING_FLUSH_NODES, Rebalanced, Tree};
 
@@ -138,6 +140,19 @@ impl Engine {
             while self.absorb(dict)? {}
         }
         Ok(())
+    }
+
+    /// Puts known damage, disjoint and in order, over all keys of a dictionary in these ranges. Every message
+    /// is in its tree already.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchDictionary`]; those of the device.
+    pub fn lose(&self, dict: DictId, ranges: Vec<RangeDelete>) -> Result<()> {
+        let dict = self.dicts.get(usize::from(dict.0)).ok_or(Error::NoSuchDictionary { id: dict.0 })?;
+        let _structure = dict.structure.lock();
+        let tree = self.tree_of(dict);
+        tree.lose(ranges)?;
+        self.rebalance(&tree, Vec::new())
     }
 
     /// Locks the structure of every tree.

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashSet;
 
+use super::apply_messages::{Applied, Messages};
 use super::{Tree, TreeChange};
 use crate::cache::Piece;
 use crate::error::{Error, Result};
@@ -78,6 +79,22 @@ impl Tree<'_> {
             stack.extend(node.references().filter(|id| seen.insert(*id)));
         }
         Ok(all)
+    }
+
+    /// Puts known damage, disjoint and in order, over all that the tree holds: it hides what is below, and
+    /// what is pending goes. Called with the structure lock held, once every message is in the tree.
+    ///
+    /// # Errors
+    /// Those of the device; nothing was changed.
+    pub fn lose(&self, ranges: Vec<RangeDelete>) -> Result<()> {
+        let root = self.dict.state.read().root;
+        let root = self.node(root)?;
+        let messages = Messages { ranges, ..Messages::default() };
+        let mut applied = Applied::default();
+        let body = self.apply_messages(&root, &messages, true, &mut applied)?;
+        applied.change.changed.push(self.with_body(&root, body));
+        self.install(applied.change);
+        Ok(())
     }
 
     /// Leaves out the nodes of other dictionaries, to which an edge of this one led: their trees have them.

@@ -405,6 +405,11 @@ fn each_kind_of_wrong_record_is_named_and_mended_and_nothing_else_is_changed() {
             assert_eq!(differences(&pairs(&device), &damaged), BTreeSet::new(), "{code}");
             continue;
         }
+        if *code == "lost-block" {
+            // What was in it nobody knows: see `lost_blocks`.
+            assert_eq!((&*left.problems, left.known_damage.len()), (&[][..], 1), "{left:#?}");
+            continue;
+        }
         assert_eq!(left, Report::default(), "{code}: {repaired:#?}");
         assert_eq!((&repaired.after, repaired.generation.is_some()), (&left, true), "{code}");
         let differ = differences(&pairs(&device), &expected);
@@ -447,7 +452,7 @@ fn a_safe_repair_takes_nothing_away() {
 fn nothing_is_written_without_consent_or_where_there_is_nothing_to_mend() {
     let sound = sample();
     let damaged = with(&sound, |pairs, batch| set(pairs, batch, META, FILE, LINKS_AT, &3u32.to_le_bytes()));
-    let hopeless = with(&sound, |_, batch| batch.delete(DATA, &block(FILE, 1)));
+    let hopeless = with(&sound, |_, batch| batch.put(USER, b"key", b"of a later version"));
     for (device, asked) in [(damaged, 1), (hopeless, 0), (Arc::new(sound.copy()) as Arc<dyn Device>, 0)] {
         let before = all_bytes(&device);
         let mut consents = 0;

@@ -67,7 +67,7 @@ codes! {
     /// There are bytes behind the end of a file.
     BytesBehindEnd = "bytes-behind-end", Dropped("the bytes, which nobody can read, are removed");
     /// A block of a file is not there.
-    LostBlock = "lost-block", Left("nothing tells what was in it");
+    LostBlock = "lost-block", Dropped("it becomes known damage: nothing tells what was in it");
     /// A sparse file has other blocks than its record says.
     WrongBlocks = "wrong-blocks", Dropped("the record gets the blocks that are there; others read as zeros");
     /// The value of an extended attribute is not there, or is of another length.

@@ -53,6 +53,12 @@ impl Check<'_> {
         loop {
             let next = pairs.next_past(&mut |unreadable| passed.push(unreadable));
             for unreadable in passed.drain(..) {
+                // Blocks before it can be read, and are not there.
+                let begin = key::first_block_behind(at, &unreadable.lo).min(end);
+                if unreadable.lo.bytes().starts_with(&key::data(at)) && !record.is_sparse() {
+                    self.blocks_lost(at, expected, begin);
+                    expected = begin.max(expected);
+                }
                 lacks |= self.lost_blocks(at, record, &mut expected, unreadable);
             }
             let Some((block_key, block)) = next.filter(|_| self.may_go_on()) else { break };
@@ -78,13 +84,13 @@ impl Check<'_> {
             if let Some(recount) = &mut recount {
                 recount.found(number);
             }
-            if number > expected && !record.is_sparse() {
-                self.misfit(Code::LostBlock, &key::block(at, expected), "the block is lost");
+            if !record.is_sparse() {
+                self.blocks_lost(at, expected, number.min(end));
             }
             expected = number.saturating_add(1);
         }
-        if expected < end && !record.is_sparse() {
-            self.misfit(Code::LostBlock, &key::block(at, expected), "the block is lost");
+        if !record.is_sparse() {
+            self.blocks_lost(at, expected, end);
         }
         // An unreadable block may be any block.
         if let Some(number) = recount.and_then(Recount::finish).filter(|_| !lacks) {
@@ -96,6 +102,15 @@ impl Check<'_> {
             self.mend_blocks(Code::WrongBlocks, at);
         }
         self.unchecked.blocks += u64::from(lacks);
+    }
+
+    /// Reports blocks `[from, to)` of a file without holes, if these are any: none of them is there.
+    fn blocks_lost(&mut self, at: &[u8], from: u64, to: u64) {
+        if from >= to {
+            return;
+        }
+        self.misfit(Code::LostBlock, &key::block(at, from), "the block is lost");
+        self.mend_lost_blocks(Code::LostBlock, at, from, to);
     }
 
     /// Skips unreadable blocks from `expected` on, and sets `expected` behind them. Returns whether the file

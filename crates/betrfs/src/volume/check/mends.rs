@@ -10,7 +10,7 @@ use betree::{Batch, Cut, DictId, FindingCode, Remedy, counted};
 
 use super::Check;
 use super::code::Code;
-use crate::contents::position;
+use crate::contents::{POINT_DELETES_MAX, position};
 use crate::schema::block::BLOCK;
 use crate::schema::key::{self, DataTag};
 use crate::schema::{
@@ -23,6 +23,8 @@ use crate::volume::id_allocator::behind_all_given;
 
 /// Number of changes collected by one check.
 const MENDS_MAX: usize = 1000;
+/// Number of lost blocks in a row that become known damage one by one. A file of no more deletes them so.
+const LOST_SINGLY_MAX: u64 = 2 * POINT_DELETES_MAX;
 /// Names to try for the directory of files without a name.
 const LOST_NAMES: [&[u8]; 3] = [b"lost+found", b"lost+found.1", b"lost+found.2"];
 /// Makes a number that differs in all bits from those beside it.
@@ -59,6 +61,8 @@ pub struct Mended {
 pub(super) struct Mends {
     mending: Mending,
     pub batch: Batch,
+    /// The keys of `data` that become known damage.
+    pub lost: Vec<(Cut, Cut)>,
     pub done: Vec<Mended>,
     /// The keys that it changes already: a second change would undo the first.
     changed: BTreeSet<(u8, Vec<u8>)>,
@@ -85,6 +89,7 @@ impl Mends {
         Mends {
             mending,
             batch: Batch::new(),
+            lost: Vec::new(),
             done: Vec::new(),
             changed: BTreeSet::new(),
             records: BTreeMap::new(),
@@ -110,6 +115,8 @@ enum Change {
     Put(DictId, Vec<u8>, Vec<u8>),
     Delete(DictId, Vec<u8>),
     DeleteRange(DictId, Cut, Cut),
+    /// Keys of `data` without pairs become known damage.
+    Lose(Cut, Cut),
 }
 
 impl Check<'_> {
@@ -133,6 +140,7 @@ impl Check<'_> {
                 Change::Put(dict, key, value) => mends.batch.put(*dict, key, value),
                 Change::Delete(dict, key) => mends.batch.delete(*dict, key),
                 Change::DeleteRange(dict, lo, hi) => mends.batch.delete_range(*dict, lo, hi),
+                Change::Lose(lo, hi) => mends.lost.push((lo.clone(), hi.clone())),
             }
         }
         let what = format!("{}: {what}", key::describe(key::split_data(at).map_or(at, |(own, _)| own)));
@@ -346,6 +354,25 @@ impl Check<'_> {
         }
     }
 
+    /// Mends blocks `[from, to)` of a file without holes, none of which is there: they are known to be lost,
+    /// and no zeros. Few become so one by one, so that each is healed by a write.
+    pub(super) fn mend_lost_blocks(&mut self, code: Code, own: &[u8], from: u64, to: u64) {
+        if !self.is_mending() {
+            return;
+        }
+        let changes = if to.saturating_sub(from) > LOST_SINGLY_MAX {
+            let (lo, hi) = key::blocks(own, from, to);
+            Vec::from([Change::Lose(lo, hi)])
+        } else {
+            let only = |number| {
+                let at = key::block(own, number);
+                Change::Lose(Cut::before(at.as_slice()), Cut::just_after(&at))
+            };
+            (from..to).map(only).collect()
+        };
+        self.mend(code, &key::block(own, from), changes);
+    }
+
     /// Mends the use of a quota.
     pub(super) fn mend_quota(&mut self, code: Code, own: &[u8], found: Amount) {
         if self.is_mending() {
@@ -540,6 +567,7 @@ impl Change {
         match self {
             Change::Put(dict, key, _) | Change::Delete(dict, key) => (dict.0, key.clone()),
             Change::DeleteRange(dict, lo, _) => (dict.0, lo.bytes().to_vec()),
+            Change::Lose(lo, _) => (DATA.0, lo.bytes().to_vec()),
         }
     }
 }

@@ -17,6 +17,7 @@ use super::rounds::{Rounds, in_rounds};
 use super::{Scanned, goes_on, refusal, scan};
 use crate::error::{Error, Result};
 use crate::op::{AllCounts, OpKind};
+use crate::schema::DATA;
 use crate::types::{OpenMode, OpenOptions};
 use crate::volume::Volume;
 
@@ -141,9 +142,10 @@ impl Volume {
                 repair.mended.push(Mended { code: code.name(), loses: false, what });
             }
         }
-        let Rounds { made, in_vain } = in_rounds(found, |batch, made_in| {
+        let Rounds { made, in_vain } = in_rounds(found, |batch, lost, made| {
             env.apply_in_memory(batch)?;
-            look_through(&env, Findings::default(), mends().map(|mends| mends.after(made_in)))
+            env.note_lost(DATA, lost)?;
+            look_through(&env, Findings::default(), mends().map(|mends| mends.after(made)))
         })?;
         repair.mended.extend(made);
         repair.in_vain = in_vain;
@@ -246,26 +248,14 @@ mod tests {
 
     #[test]
     fn a_volume_is_better_with_fewer_problems_or_with_others_that_nothing_mends() {
-        use Code::{LostBlock, OwnerlessData, WrongSize};
+        use Code::{NotRead, OwnerlessData, WrongSize};
         let cases: [Case; 6] = [
-            (&[WrongSize, LostBlock], &[LostBlock], true, true, "fewer"),
-            (&[WrongSize], &[LostBlock, LostBlock], false, true, "uncovered"),
-            (
-                &[WrongSize, LostBlock],
-                &[LostBlock, LostBlock],
-                false,
-                false,
-                "as many of a kind that was found",
-            ),
+            (&[WrongSize, NotRead], &[NotRead], true, true, "fewer"),
+            (&[WrongSize], &[NotRead, NotRead], false, true, "uncovered"),
+            (&[WrongSize, NotRead], &[NotRead, NotRead], false, false, "as many of a kind that was found"),
             (&[WrongSize], &[WrongSize], false, false, "the same"),
             (&[WrongSize], &[OwnerlessData], false, false, "of a kind that a repair mends"),
-            (
-                &[LostBlock, LostBlock, WrongSize],
-                &[LostBlock, OwnerlessData],
-                true,
-                true,
-                "fewer, with another",
-            ),
+            (&[NotRead, NotRead, WrongSize], &[NotRead, OwnerlessData], true, true, "fewer, with another"),
         ];
         for (before, after, is_better_safe, is_better, why) in cases {
             let mut repair = Repair { before: report(before), after: report(after), ..Repair::default() };

@@ -4,7 +4,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use betree::Batch;
+use betree::{Batch, Cut};
 
 use super::Scanned;
 use super::mends::{Made, Mended, Mends};
@@ -22,24 +22,24 @@ pub(super) struct Rounds {
     pub in_vain: Vec<Mended>,
 }
 
-/// Makes the changes that a look has asked for, and those of the looks after it. `make` makes a batch of them
-/// and looks again; it also gets what was made in directories.
+/// Makes the changes that a look has asked for, and those of the looks after it. `make` makes them, a batch
+/// and keys of `data` that become known damage, and looks again; it also gets what was made in directories.
 ///
 /// # Errors
 /// Those of `make`.
 pub(super) fn in_rounds(
     mut found: Scanned,
-    mut make: impl FnMut(&Batch, Made) -> Result<Scanned>,
+    mut make: impl FnMut(&Batch, &[(Cut, Cut)], Made) -> Result<Scanned>,
 ) -> Result<Rounds> {
     let mut made = Vec::new();
     let mut known = BTreeSet::new();
     for _ in 0..ROUNDS_MAX {
-        let Some(Mends { batch, done, made: made_in, .. }) =
+        let Some(Mends { batch, lost, done, made: made_in, .. }) =
             found.mends.filter(|mends| !mends.done.is_empty())
         else {
             return Ok(Rounds { made, in_vain: Vec::new() });
         };
-        let next = make(&batch, made_in)?;
+        let next = make(&batch, &lost, made_in)?;
         made.extend(done.into_iter().filter(|change| known.insert(change.clone())));
         let is_same = next.report == found.report;
         found = next;
@@ -81,7 +81,7 @@ mod tests {
     fn what_a_change_uncovers_is_changed_in_the_next_round() {
         let looks = [look(&["b"], &["b"]), look(&[], &[])];
         let (mut looks, mut rounds) = (looks.into_iter(), 0);
-        let done = in_rounds(look(&["a"], &["a"]), |_, _| {
+        let done = in_rounds(look(&["a"], &["a"]), |_, _, _| {
             rounds += 1;
             Ok(looks.next().unwrap())
         });
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_change_that_mends_nothing_ends_the_rounds_and_is_told_as_such() {
         let mut rounds = 0;
-        let done = in_rounds(look(&["a", "b"], &["a", "b"]), |_, _| {
+        let done = in_rounds(look(&["a", "b"], &["a", "b"]), |_, _, _| {
             rounds += 1;
             Ok(look(&["a"], &["a"]))
         });
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn problems_that_come_back_by_turns_end_after_some_rounds() {
         let mut rounds = 0;
-        let done = in_rounds(look(&["a"], &["a"]), |_, _| {
+        let done = in_rounds(look(&["a"], &["a"]), |_, _, _| {
             rounds += 1;
             let other = format!("{}", rounds % 2);
             Ok(look(&[&other], &[&other]))
