@@ -196,15 +196,24 @@ fn a_directory_that_is_made_again_is_for_root_alone() {
 
 /// Blocks of a dictionary's leaves.
 pub fn leaves(disk: &Disk, dict: u8) -> Vec<u64> {
+    nodes(disk, dict, |height| height == 0)
+}
+
+/// The same of the other nodes.
+pub fn interior(disk: &Disk, dict: u8) -> Vec<u64> {
+    nodes(disk, dict, |height| height > 0)
+}
+
+fn nodes(disk: &Disk, dict: u8, of_height: impl Fn(u8) -> bool) -> Vec<u64> {
     let options = Volume::engine_options(4 << 20);
     let inspector = Inspector::open(disk.device.clone(), options, &mut |found| panic!("{found}")).unwrap();
-    let is_leaf = |id| {
+    let is_one = |id| {
         let header = inspector.node(id, &mut |_| ()).and_then(|node| node.header);
-        header.is_some_and(|header| header.origin.dict == dict && header.height == 0)
+        header.is_some_and(|header| header.origin.dict == dict && of_height(header.height))
     };
     let blocks = inspector.map().into_iter();
     blocks
-        .filter(|owned| matches!(owned.owner, Owner::Node(id) if is_leaf(id)))
+        .filter(|owned| matches!(owned.owner, Owner::Node(id) if is_one(id)))
         .map(|owned| owned.blocks.start_block)
         .collect()
 }

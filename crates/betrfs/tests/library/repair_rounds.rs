@@ -15,7 +15,7 @@ use crate::repair::{
     CACHE_BYTES, DATA, FILE, LINKS, LINKS_AT, META, NAME, OTHER_NAME, SPARSE, codes, options, pairs, repair,
     sample, set,
 };
-use crate::repair_changes::{damaged_as, leaves, noise, repair_of, without};
+use crate::repair_changes::{damaged_as, interior, leaves, noise, repair_of, without};
 use crate::support::*;
 
 /// More than all looks of a repair change one by one.
@@ -231,4 +231,35 @@ fn files_with_unreadable_names_in_a_detached_tree_keep_their_count() {
         }
     }
     assert!(met > 1, "{met}");
+}
+
+/// What waited in a node that was found again may have been the newest record of the volume.
+#[test]
+fn numbers_are_given_once_where_the_volumes_record_may_be_older() {
+    const LIVES: u64 = 20;
+    const FILES: u64 = 80;
+    let disk = Disk::of_tiny_nodes(32 << 20);
+    for life in 0..LIVES {
+        let volume = disk.open();
+        for file in 0..FILES {
+            mkfile(&volume, ROOT, &format!("{file} {life}"));
+        }
+        volume.close().unwrap();
+    }
+    let mut met = 0;
+    for node in interior(&disk, META.0) {
+        let device = without(&disk, &[node]);
+        let repaired = repair_of(&disk, &device);
+        assert_eq!(repaired.after.problems, []);
+        met += usize::from(repaired.mended.iter().any(|mended| mended.code == "number-not-given"));
+        let volume = Volume::open(device, disk.options.clone()).unwrap();
+        let all = (0..LIVES).flat_map(|life| (0..FILES).map(move |file| format!("{file} {life}")));
+        let given: BTreeSet<u64> =
+            all.filter_map(|name| Some(volume.lookup(ROOT, name.as_bytes()).ok()?.attr.ino)).collect();
+        let names = (0..10).map(|number| format!("new {number}"));
+        let made = names.filter_map(|name| volume.create(ROOT, name.as_bytes(), &new_file()).ok());
+        made.for_each(|made| assert!(!given.contains(&made.attr.ino), "{}", made.attr.ino));
+        volume.close().unwrap();
+    }
+    assert!(met > 0);
 }

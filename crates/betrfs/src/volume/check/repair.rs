@@ -7,19 +7,20 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use betree::{Env, FindingCode, NotedDamage, Remedy, counted};
+use betree::{Batch, Env, FindingCode, NotedDamage, Remedy, counted};
 use betree_platform::Device;
 
-use super::code::problem_codes;
+use super::code::{Code, problem_codes};
 use super::mends::{Mended, Mending, Mends};
 use super::report::{Findings, Report};
 use super::rounds::{Rounds, in_rounds};
 use super::{Scanned, goes_on, refusal, scan};
 use crate::error::{Error, Result};
 use crate::op::{AllCounts, OpKind};
-use crate::schema::DATA;
+use crate::schema::{DATA, META, VolumeRecord, key};
 use crate::types::{OpenMode, OpenOptions};
 use crate::volume::Volume;
+use crate::volume::id_allocator::behind_all_given;
 
 /// Problems by which a part of a tree is lost, or may be.
 const LOST: [FindingCode; 7] = [
@@ -116,6 +117,9 @@ impl Volume {
         let noted = if mending == Mending::All { note_damage(&env, &mut repair)? } else { None };
         let may_be_older = noted.as_ref().is_some_and(|noted| !noted.found_again.is_empty());
         let mends = || mends().map(|mends| mends.of_older(may_be_older));
+        if may_be_older {
+            give_no_number_twice(&env, &mut repair)?;
+        }
         if noted.is_some() {
             // With the place of what was lost, other findings may have gone, or become clear.
             found = look_through(&env, Findings::default(), mends())?;
@@ -219,6 +223,28 @@ fn note_damage(env: &Env, repair: &mut Repair) -> Result<Option<NotedDamage>> {
     });
     repair.mended.extend(lost);
     Ok(Some(noted))
+}
+
+/// Makes the volume's record begin behind all numbers that can have been given: it may be older than what
+/// has them. What is no record is left to the looks.
+fn give_no_number_twice(env: &Env, repair: &mut Repair) -> Result<()> {
+    let stored = match env.get(META, &key::VOLUME_KEY) {
+        Err(error) if error.is_damage() => None,
+        read => read?,
+    };
+    let Some(Ok(stored)) = stored.map(|bytes| VolumeRecord::decode(&bytes)) else { return Ok(()) };
+    let Some(behind) = behind_all_given(env.changes_made_max()) else { return Ok(()) };
+    let volume =
+        VolumeRecord { ids: stored.ids.max(behind.ids), oids: stored.oids.max(behind.oids), ..stored };
+    if volume != stored {
+        let mut batch = Batch::new();
+        batch.put(META, &key::VOLUME_KEY, &volume.encode());
+        env.apply_in_memory(&batch)?;
+        let what =
+            "the volume's record may be older: numbers go on behind all that can have been given".into();
+        repair.mended.push(Mended { code: Code::NumberNotGiven.name(), loses: false, what });
+    }
+    Ok(())
 }
 
 fn look_through(env: &Env, findings: Findings, mends: Option<Mends>) -> Result<Scanned> {
