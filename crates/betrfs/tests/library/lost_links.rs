@@ -158,3 +158,32 @@ fn of_names_that_are_lost_too_the_files_keep_the_others() {
     }
     assert!(lost > 1 && removed > 1, "{lost}, {removed}");
 }
+
+/// Where the list is lost and a file has lost all of its names, it gets one in a directory that is made in the
+/// root, though the root has lost names too.
+#[test]
+fn files_that_have_lost_all_names_and_their_list_come_to_the_directory_of_lost_files() {
+    const LINKED: usize = 200;
+    let disk = sample(LINKED);
+    let all = leaves(&disk, META.0);
+    let mut named = 0;
+    for kept in &all {
+        let lost = all.iter().filter(|leaf| *leaf != kept).copied().collect();
+        let device = without(&disk, &[nodes_of_links(&disk), lost].concat());
+        let repaired = repair_of(&disk, &device);
+        assert!(repaired.generation.is_some(), "{repaired:#?}");
+        assert_eq!(repaired.after.problems, []);
+        let volume = open(&disk, &device);
+        if let Ok(lost) = volume.resolve(b"/lost+found") {
+            for name in names(&volume, lost.node) {
+                let contents = contents(&volume, &format!("/lost+found/{name}"));
+                assert!((0..LINKED).any(|file| contents == self::name(file).as_bytes()), "{name}");
+                named += 1;
+            }
+        }
+        let report = volume.check(&mut |_, _| ()).unwrap();
+        assert_eq!(report.problems, []);
+        volume.close().unwrap();
+    }
+    assert!(named > LINKED / 2, "{named}");
+}

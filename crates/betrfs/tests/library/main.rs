@@ -36,6 +36,7 @@ mod ownership;
 mod properties;
 mod quota_histories;
 mod quotas;
+mod quotas_of_lost;
 mod quotas_of_removed;
 mod recompress;
 mod renames;

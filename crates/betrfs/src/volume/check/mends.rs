@@ -11,6 +11,7 @@ use betree::{Batch, Cut, DictId, FindingCode, Remedy, counted};
 use super::Check;
 use super::code::Code;
 use crate::contents::{POINT_DELETES_MAX, position};
+use crate::error::Error;
 use crate::schema::block::BLOCK;
 use crate::schema::key::{self, DataTag};
 use crate::schema::{
@@ -27,6 +28,8 @@ const MENDS_MAX: usize = 1000;
 const LOST_SINGLY_MAX: u64 = 2 * POINT_DELETES_MAX;
 /// Names to try for the directory of files without a name.
 const LOST_NAMES: [&[u8]; 3] = [b"lost+found", b"lost+found.1", b"lost+found.2"];
+/// Names to try for a file in it: its number, and one of these.
+const SUFFIXES: [&str; 3] = ["", ".1", ".2"];
 /// Makes a number that differs in all bits from those beside it.
 const SALT_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The permissions of the group.
@@ -511,10 +514,8 @@ impl Check<'_> {
         let is_dir_new = !changes.is_empty();
         record.nlink = 1;
         let lost = key::child_path(b"", dir);
-        let name = key::entry(&lost, format!("#{oid}").as_bytes());
-        if !matches!(self.get(META, &name), Some(None)) {
-            return;
-        }
+        let names = SUFFIXES.iter().map(|suffix| key::entry(&lost, format!("#{oid}{suffix}").as_bytes()));
+        let Some(name) = names.into_iter().find(|name| self.is_free(name)) else { return };
         let redirect = Redirect { oid, ino: record.id, file_type: record.file_type };
         changes.push(Change::Put(META, object.clone(), record.encode()));
         changes.push(Change::Put(META, name.clone(), redirect.encode()));
@@ -527,30 +528,50 @@ impl Check<'_> {
         }
     }
 
+    /// Whether a repair may make an object at a key: nothing is there or, where names were lost, nothing can be
+    /// read that would be its own or below it.
+    fn is_free(&mut self, own: &[u8]) -> bool {
+        match self.op.get(META, own) {
+            Ok(None) => true,
+            Err(Error::Engine(betree::Error::KnownDamage { .. })) => {
+                let mut ranges = Vec::from([(DATA, key::within(key::data(own)))]);
+                if let Some((path, name)) = key::split_entry(own) {
+                    let below = key::child_path(path, name);
+                    for dict in [META, DATA, LINKS] {
+                        ranges.extend([(dict, key::subtree(&below)), (dict, key::snapshots(&below))]);
+                    }
+                }
+                ranges.into_iter().all(|(dict, range)| {
+                    let mut pairs = self.op.scan(dict, range);
+                    self.next(dict, &mut pairs).is_none()
+                })
+            }
+            Ok(Some(_)) | Err(_) => false,
+        }
+    }
+
     /// The name of the directory of lost files; adds the changes that make it. The next check counts its
     /// entries.
     fn lost_directory(&mut self, changes: &mut Vec<Change>) -> Option<&'static [u8]> {
         for name in LOST_NAMES {
-            let own = key::entry(b"", name);
-            let is_changed = |mends: &Mends| mends.changed.contains(&(META.0, own.clone()));
+            let (own, path) = (key::entry(b"", name), key::child_path(b"", name));
             // What is changed there may be a file.
-            if self.has_made_in(&key::child_path(b"", name)) && self.mends.as_ref().is_some_and(is_changed) {
+            let is_made = |mends: &Mends| {
+                mends.changed.contains(&(META.0, own.clone())) && mends.made.uncounted.contains_key(&path)
+            };
+            if self.mends.as_ref().is_some_and(is_made) {
                 return Some(name);
             }
-            match self.get(META, &own)? {
-                Some(bytes) => {
-                    if let Ok(Stored::Inode(record)) = Stored::decode(&own, &bytes)
-                        && record.is_dir()
-                    {
-                        return Some(name);
-                    }
-                }
-                None => {
-                    let (record, volume) = self.new_directory()?;
-                    changes.push(Change::Put(META, own, record.encode()));
-                    changes.push(volume);
+            if let Ok(Some(bytes)) = self.op.get(META, &own) {
+                let stored = Stored::decode(&own, &bytes);
+                if matches!(stored, Ok(Stored::Inode(record)) if record.is_dir()) {
                     return Some(name);
                 }
+            } else if self.is_free(&own) {
+                let (record, volume) = self.new_directory()?;
+                changes.push(Change::Put(META, own, record.encode()));
+                changes.push(volume);
+                return Some(name);
             }
         }
         None

@@ -5,6 +5,7 @@ use alloc::format;
 
 use super::Check;
 use super::code::Code;
+use crate::error::Error;
 use crate::schema::{Amount, DATA, META, Stored, key};
 
 /// Number of quotas that are counted; what is beyond is not.
@@ -39,11 +40,12 @@ impl Check<'_> {
                 Err(_) => {}
             }
         }
-        let mut is_known = !self.gaps.touch(META, &key::subtree(path));
+        // What a repair has noted as lost counts nothing: its removal takes nothing back.
+        let mut is_known = !self.unread_names || !self.gaps.touch(META, &key::subtree(path));
         for oid in objects {
             let object = key::object(oid);
             let record = self.get(META, &object);
-            is_known &= record.is_some();
+            is_known &= record.is_some() || !self.unread_names;
             if let Some(Ok(Stored::Inode(record))) =
                 record.flatten().map(|bytes| Stored::decode(&object, &bytes))
             {
@@ -51,27 +53,33 @@ impl Check<'_> {
             }
         }
         let own = key::own(path);
-        let stored = self.get(DATA, &key::quota_use(&own));
-        match stored.filter(|_| is_known) {
-            None => self.unchecked.quotas += 1,
-            Some(stored) => {
-                let stored = stored.as_deref().and_then(Amount::decode);
-                if stored != Some(found) && self.stopped.is_none() {
-                    let (says, is) = (stored.unwrap_or_default(), found);
-                    let noun = |number: i64, one, many| if number == 1 { one } else { many };
-                    let why = format!(
-                        "its quota counts {} {} in {} {}, but there are {} in {}",
-                        says.bytes,
-                        noun(says.bytes, "byte", "bytes"),
-                        says.objects,
-                        noun(says.objects, "object", "objects"),
-                        is.bytes,
-                        is.objects
-                    );
-                    self.misfit(Code::WrongQuotaUse, &own, &why);
-                    self.mend_quota(Code::WrongQuotaUse, &own, found);
-                }
-            }
+        let used = key::quota_use(&own);
+        let (stored, is_lost) = match self.op.get(DATA, &used) {
+            Err(Error::Engine(betree::Error::KnownDamage { .. })) => (Some(None), true),
+            _ => (self.get(DATA, &used), false),
+        };
+        let Some(stored) = stored.filter(|_| is_known) else {
+            self.unchecked.quotas += 1;
+            return;
+        };
+        let stored = stored.as_deref().and_then(Amount::decode);
+        if stored == Some(found) || self.stopped.is_some() {
+            return;
         }
+        let noun = |number: i64, one, many| if number == 1 { one } else { many };
+        let amount = |amount: Amount| {
+            let (bytes, objects) =
+                (noun(amount.bytes, "byte", "bytes"), noun(amount.objects, "object", "objects"));
+            (format!("{} {bytes}", amount.bytes), format!("{} {objects}", amount.objects))
+        };
+        let (bytes, objects) = amount(found);
+        let why = if is_lost {
+            format!("what is used of its quota was lost: there are {bytes} in {objects}")
+        } else {
+            let (says, of) = amount(stored.unwrap_or_default());
+            format!("its quota counts {says} in {of}, but there are {bytes} in {objects}")
+        };
+        self.misfit(Code::WrongQuotaUse, &own, &why);
+        self.mend_quota(Code::WrongQuotaUse, &own, found);
     }
 }
