@@ -292,3 +292,36 @@ fn directories_that_get_names_beside_lost_ones_count_these_and_no_more() {
     }
     assert!(whole > 2 && in_part > 3, "{whole}, {in_part}");
 }
+
+/// No lost name is taken for one that was never there, whichever two leaves are lost: that of a directory and
+/// one of its names too.
+#[test]
+fn of_two_lost_leaves_no_name_becomes_absent() {
+    let disk = sample();
+    let leaves = leaves(&disk, META.0);
+    let files = (0..FILES).filter(|file| is_kept(*file)).map(name);
+    let dirs = [&b""[..], b"\0d", b"\0d\0below", b"\0e"];
+    let names: Vec<Vec<u8>> = files
+        .flat_map(|name| dirs.map(|dir| [dir, b"\0\0", name.as_bytes()].concat()))
+        .chain([&b"\0\0d"[..], b"\0\0e", b"\0d\0\0below"].map(Vec::from))
+        .collect();
+    let mut lost = 0;
+    for (at, first) in leaves.iter().enumerate() {
+        for second in &leaves[at + 1..] {
+            let device = without(&disk, &[*first, *second]);
+            assert!(repair_of(&disk, &device).generation.is_some());
+            let env = Env::open(device, Volume::engine_options(4 << 20)).unwrap();
+            for name in &names {
+                match env.get(META, name) {
+                    Ok(found) => assert!(found.is_some(), "{}", name.escape_ascii()),
+                    Err(error) => {
+                        assert!(matches!(error, betree::Error::KnownDamage { .. }), "{error}");
+                        lost += 1;
+                    }
+                }
+            }
+            env.close().unwrap();
+        }
+    }
+    assert!(lost > 1000, "{lost}");
+}
