@@ -1,6 +1,7 @@
 //! The findings of a check: a code for programs, a place, and a sentence for people.
 
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::error::Error;
@@ -213,6 +214,8 @@ pub struct Finding {
     /// The keys that it makes unreadable, by the first way that leads to them. A clone may show the same data
     /// under other keys.
     pub keys: Option<KeyRange>,
+    /// Those by other ways, as far as they were looked for: a scrub does, and tells the first thousand.
+    pub more_keys: Vec<KeyRange>,
 }
 
 /// The keys in `[lo, hi)` of a dictionary.
@@ -228,16 +231,16 @@ pub struct KeyRange {
 
 impl Finding {
     pub(crate) fn problem(code: FindingCode, place: Place, what: String) -> Finding {
-        Finding { code, place, what, is_problem: true, hides: None, keys: None }
+        Finding { code, place, what, is_problem: true, hides: None, keys: None, more_keys: Vec::new() }
     }
 
     pub(crate) fn note(code: FindingCode, place: Place, what: String) -> Finding {
-        Finding { code, place, what, is_problem: false, hides: None, keys: None }
+        Finding { code, place, what, is_problem: false, hides: None, keys: None, more_keys: Vec::new() }
     }
 
     /// Damage that makes data unreadable: readers get `hides`.
     pub(crate) fn unreadable(code: FindingCode, place: Place, what: String, hides: Error) -> Finding {
-        Finding { code, place, what, is_problem: true, hides: Some(hides), keys: None }
+        Finding { code, place, what, is_problem: true, hides: Some(hides), keys: None, more_keys: Vec::new() }
     }
 
     /// Damage of the node table, in the words of the error that readers get.

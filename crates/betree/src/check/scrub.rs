@@ -397,15 +397,16 @@ impl Scrub<'_, '_> {
         let mut ignore = |_: Finding| ();
         // A view that ends leaves the findings without their keys.
         let wanted = damaged.iter().map(|node| node.id).collect();
-        let ways = Walk::new(engine, &live, &mut ignore).ways_to(wanted).unwrap_or_default();
+        let ways = Walk::new(engine, &live, &mut ignore).ways_to(&wanted).unwrap_or_default();
         engine.end_view(&live);
         for Damaged { id, place, parts } in damaged {
             for BadPart { code, what, error, bounds } in parts {
-                let keys = ways.get(&id).and_then(|visit| match &bounds {
+                let mut all = ways.get(&id).into_iter().flatten().filter_map(|visit| match &bounds {
                     Some((lo, hi)) => visit.keys(lo, hi),
                     None => visit.all_keys(),
                 });
-                self.found(Finding { keys, ..Finding::unreadable(code, place, what, error) });
+                let (keys, more_keys) = (all.next(), all.collect());
+                self.found(Finding { keys, more_keys, ..Finding::unreadable(code, place, what, error) });
             }
         }
     }

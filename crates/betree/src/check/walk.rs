@@ -36,6 +36,9 @@ pub(super) struct Visit {
     dict: u8,
     lo: Cut,
     hi: Cut,
+    /// The part of `[lo, hi)` that this way shows, whose keys `up` translates: a GOTO above may show less of
+    /// the parent than the edge. Empty if the bounds are out of order.
+    window: (Cut, Cut),
     /// The parent's height; 256, above every height, if the parent was reported as not fitting the node
     /// table.
     below_height: u16,
@@ -45,24 +48,33 @@ pub(super) struct Visit {
 }
 
 impl Visit {
+    /// The same, where the parent shows less of the node: `[lo, hi)` of its own keys, which `to` translates.
+    pub fn showing(self, above: &Visit, (lo, hi): (&Cut, &Cut), to: &Translation) -> Visit {
+        let (lo, hi) = (lo.max(&above.window.0), hi.min(&above.window.1));
+        let window = if lo < hi { (to.cut(lo), to.cut(hi)) } else { (Cut::HIGH, Cut::LOW) };
+        Visit { window, ..self }
+    }
+
     /// The keys of a part of the node that this way shows, in the dictionary's coordinates.
     pub fn keys(&self, from: &Cut, to: &Cut) -> Option<KeyRange> {
-        let (lo, hi) = (from.max(&self.lo), to.min(&self.hi));
+        let (lo, hi) = (from.max(&self.window.0), to.min(&self.window.1));
         let dict = DictId(self.dict);
         (lo < hi).then(|| KeyRange { dict, lo: self.up.cut(lo), hi: self.up.cut(hi) })
     }
 
     pub fn all_keys(&self) -> Option<KeyRange> {
-        self.keys(&self.lo, &self.hi)
+        self.keys(&Cut::LOW, &Cut::HIGH)
     }
 
     /// The visit of a node that an edge or GOTO of this one shows in `[lo, hi)`.
     fn below(&self, id: NodeId, below_height: u16, (lo, hi): (&Cut, &Cut), to: &Translation) -> Visit {
+        let (from, end) = (lo.max(&self.window.0), hi.min(&self.window.1));
         Visit {
             id,
             dict: self.dict,
             lo: to.cut(lo),
             hi: to.cut(hi),
+            window: if from < end { (to.cut(from), to.cut(end)) } else { (Cut::HIGH, Cut::LOW) },
             below_height,
             longest_key: None,
             up: to.inverse(lo.bytes()).then(&self.up),
@@ -153,7 +165,8 @@ impl<'e, 't> Walk<'e, 't> {
             state.root_at(&moment)
         };
         let (dict, lo, hi) = (dict.index as u8, Cut::LOW, Cut::HIGH);
-        Ok(Visit { id, dict, lo, hi, below_height: 256, longest_key: None, up: Translation::default() })
+        let (window, up) = ((Cut::LOW, Cut::HIGH), Translation::default());
+        Ok(Visit { id, dict, lo, hi, window, below_height: 256, longest_key: None, up })
     }
 
     /// Goes from each root down.

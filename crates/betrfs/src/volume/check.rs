@@ -54,6 +54,8 @@ const EVERYTHING: (Cut, Cut) = (Cut::LOW, Cut::HIGH);
 const PAIRS_AT_ONCE: u32 = 256;
 /// How many damaged structures are looked through for files that can still be read.
 const DAMAGED_MAX: usize = 1000;
+/// How many ranges of keys, by all ways to them.
+const WAYS_MAX: usize = 10_000;
 
 /// A check under way.
 struct Check<'a> {
@@ -237,11 +239,13 @@ impl Volume {
 
 /// Keeps the keys that a finding hides, with the error that readers get.
 fn note_damaged(damaged: &mut Vec<(KeyRange, betree::Error)>, found: &betree::Finding) {
-    if let (Some(keys), Some(error)) = (&found.keys, &found.hides)
-        && damaged.len() < DAMAGED_MAX
-    {
+    let Some(error) = &found.hides else { return };
+    // Each structure has room for its first keys.
+    if let Some(keys) = found.keys.as_ref().filter(|_| damaged.len() < DAMAGED_MAX + WAYS_MAX) {
         damaged.push((keys.clone(), error.clone()));
     }
+    let room = WAYS_MAX.saturating_sub(damaged.len());
+    damaged.extend(found.more_keys.iter().take(room).map(|keys| (keys.clone(), error.clone())));
 }
 
 /// Why the volume cannot be opened for changes, if so: that reads the first records and all markers.

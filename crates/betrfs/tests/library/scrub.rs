@@ -2,10 +2,13 @@
 
 use std::ops::ControlFlow;
 
+use betree::debug::{Inspector, Owner};
 use betree::{ScrubOptions, ScrubState};
 use betree_platform::Device;
 use betrfs::{Report, Scrubbed, Volume, XattrMode};
 
+use crate::repair::DATA;
+use crate::repair_changes::without;
 use crate::support::*;
 
 fn scrub(volume: &Volume) -> Scrubbed {
@@ -102,4 +105,57 @@ fn damaged_files_are_named_though_nothing_can_be_read_of_them() {
     assert_named(&scrubbed);
     let checked = volume.check_in_use(&mut |_, _| ControlFlow::Continue(())).unwrap();
     assert_eq!(told(&scrubbed.report), told(&checked));
+}
+
+/// Files in tiny nodes, some with several names, some cloned, and a snapshot of them.
+fn with_shared_files() -> Disk {
+    let disk = Disk::of_tiny_nodes(64 << 20);
+    let volume = disk.open();
+    let dir = mkdir(&volume, ROOT, "dir").node;
+    let linked = mkdir(&volume, ROOT, "linked").node;
+    for number in 0..4 {
+        let file = mkfile(&volume, dir, &format!("file{number}")).node;
+        volume.write(file, 0, &contents(number)[..100_000]).unwrap();
+        volume.set_xattr(file, b"user.large", &contents(100 + number)[..3000], XattrMode::Create).unwrap();
+        if number % 2 == 0 {
+            volume.link(file, linked, format!("link{number}").as_bytes()).unwrap();
+        }
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let volume = disk.open();
+    let dir = volume.resolve(b"/dir").unwrap().node;
+    volume.clone_inode(dir, ROOT, b"copy").unwrap();
+    let snapshots = volume.lookup(dir, betrfs::SNAPSHOTS_NAME).unwrap().node;
+    mkdir(&volume, snapshots, "monday");
+    volume.close().unwrap();
+    drop(volume);
+    disk
+}
+
+/// Whichever node of the data is lost, interior ones too.
+#[test]
+fn a_scrub_names_the_files_that_a_check_names() {
+    let disk = with_shared_files();
+    let options = Volume::engine_options(4 << 20);
+    let inspector = Inspector::open(disk.device.clone(), options, &mut |found| panic!("{found}")).unwrap();
+    let height_of = |id| {
+        let header = inspector.node(id, &mut |_| ()).and_then(|node| node.header);
+        header.filter(|header| header.origin.dict == DATA.0).map(|header| header.height)
+    };
+    let (mut heights, mut more) = ([0; 2], 0);
+    for owned in inspector.map() {
+        let Owner::Node(id) = owned.owner else { continue };
+        let Some(height) = height_of(id) else { continue };
+        let damaged = Disk::holding(without(&disk, &[owned.blocks.start_block]), disk.options.clone());
+        let Ok(volume) = Volume::open(damaged.device.clone(), disk.options.clone()) else { continue };
+        let scrubbed = scrub(&volume);
+        let checked = volume.check_in_use(&mut |_, _| ControlFlow::Continue(())).unwrap();
+        let (told, named) = (scrubbed.report.files, checked.files);
+        assert!(told.is_superset(&named), "height {height}: {told:?}, {named:?}");
+        // It may name a file for keys that newer messages hide.
+        more += usize::from(told != named);
+        heights[usize::from(height.min(1))] += 1;
+    }
+    assert!(heights[0] > 20 && heights[1] > 5 && more * 10 < heights[0], "{heights:?}, {more} more");
 }
