@@ -159,8 +159,8 @@ fn of_names_that_are_lost_too_the_files_keep_the_others() {
     assert!(lost > 1 && removed > 1, "{lost}, {removed}");
 }
 
-/// Where the list is lost and a file has lost all of its names, it gets one in a directory that is made in the
-/// root, though the root has lost names too.
+/// Where the list is lost and a file has lost all of its names, it gets one in a directory that is made in
+/// the root, though the root has lost names too.
 #[test]
 fn files_that_have_lost_all_names_and_their_list_come_to_the_directory_of_lost_files() {
     const LINKED: usize = 200;

@@ -528,8 +528,8 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a repair may make an object at a key: nothing is there or, where names were lost, nothing can be
-    /// read that would be its own or below it.
+    /// Whether a repair may make an object at a key: nothing is there or, where names were lost, nothing can
+    /// be read that would be its own or below it.
     fn is_free(&mut self, own: &[u8]) -> bool {
         match self.op.get(META, own) {
             Ok(None) => true,
