@@ -187,3 +187,30 @@ fn files_that_have_lost_all_names_and_their_list_come_to_the_directory_of_lost_f
     }
     assert!(named > LINKED / 2, "{named}");
 }
+
+/// The list has them.
+#[test]
+fn lost_names_of_linked_files_come_back() {
+    const LINKED: usize = 200;
+    let disk = sample(LINKED);
+    let mut made_again = 0;
+    for leaf in leaves(&disk, META.0) {
+        let device = without(&disk, &[leaf]);
+        let repaired = repair_of(&disk, &device);
+        assert_eq!(repaired.after.problems, []);
+        made_again += repaired.mended.iter().filter(|mended| mended.code == "lost-name").count();
+        let volume = open(&disk, &device);
+        let is_there = |path: String| volume.resolve(path.as_bytes()).is_ok();
+        for file in 0..LINKED {
+            let [a, b] = ["a", "b"].map(|dir| is_there(format!("/{dir}/{}", name(file))));
+            let are_dirs_there = ["/a", "/b"].iter().all(|dir| is_there((*dir).into()));
+            assert!(a == b || !are_dirs_there, "{file}: {a}, {b}");
+            if a && b {
+                let found = volume.resolve(format!("/b/{}", name(file)).as_bytes()).unwrap();
+                assert_eq!((found.attr.nlink, read_all(&volume, found.node)), (2, name(file).into_bytes()));
+            }
+        }
+        volume.close().unwrap();
+    }
+    assert!(made_again > LINKED, "{made_again}");
+}

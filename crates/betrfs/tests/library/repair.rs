@@ -381,6 +381,7 @@ const CASES: &[Case] = &[
 
 /// The codes of the file system that no image can have, with the reason.
 const WITHOUT_AN_IMAGE: &[(&str, &str)] = &[
+    ("lost-name", "known damage: see `lost_links`"),
     ("memory-does-not-fit", "it is about tables in memory"),
     ("not-read", "a device that fails while it is read"),
 ];

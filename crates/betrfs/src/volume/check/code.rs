@@ -60,6 +60,8 @@ codes! {
     WrongRedirect = "wrong-redirect", Mended("the name gets the type and number of the file");
     /// A name of a linked file is not in the list of them, or wrongly.
     NotListed = "name-not-listed", Mended("it is listed");
+    /// A name of a linked file is known damage, and the list of them has it.
+    LostName = "lost-name", Mended("it is made again");
     /// The list of names of linked files has what is none.
     WronglyListed = "wrongly-listed", Mended("it is taken off the list");
     /// The size of a symbolic link is not that of its target.

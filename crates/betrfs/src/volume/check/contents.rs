@@ -8,6 +8,7 @@ use betree::{Unreadable, counted};
 use super::code::Code;
 use super::losses::Lost;
 use super::{Check, EVERYTHING};
+use crate::error::Error;
 use crate::rules::with_perm_of;
 use crate::schema::block::{BLOCK, BLOCK_BYTES};
 use crate::schema::key::{self, DataTag};
@@ -307,6 +308,7 @@ impl Check<'_> {
                 if let Ok(oid) = oid.try_into().map(u64::from_be_bytes) {
                     self.has_name(oid, at);
                     self.links.entry(oid).and_modify(|link| link.found += 1);
+                    self.name_again(at, oid);
                 }
                 self.redirects += 1;
                 continue;
@@ -332,6 +334,26 @@ impl Check<'_> {
 }
 
 impl Check<'_> {
+    /// Makes a name of a linked file again that is known damage, if its directory is there. That counts it
+    /// still.
+    fn name_again(&mut self, at: &[u8], oid: u64) {
+        let is_lost = |read| matches!(read, Err(Error::Engine(betree::Error::KnownDamage { .. })));
+        let (Some(redirect), Some((path, _))) =
+            (self.links.get(&oid).map(|link| link.redirect(oid)), key::split_entry(at))
+        else {
+            return;
+        };
+        let dir = key::own(key::snapshots_of(path).unwrap_or(path));
+        if is_lost(self.op.get(META, at)) && matches!(self.op.get(META, &dir), Ok(Some(_))) {
+            self.misfit(
+                Code::LostName,
+                at,
+                "the name was lost, but the list of names of linked files has it",
+            );
+            self.mend_redirect(Code::LostName, at, &redirect);
+        }
+    }
+
     /// Counts a name in a detached tree.
     pub(super) fn detached_link(&mut self, number: u64, oid: &[u8]) {
         let why = self.detached.get(&number).copied();

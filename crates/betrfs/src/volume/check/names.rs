@@ -45,6 +45,13 @@ pub(super) struct LinkCount {
     pub found: u64,
 }
 
+impl LinkCount {
+    /// What the file's names lead to.
+    pub fn redirect(&self, oid: u64) -> Redirect {
+        Redirect { oid, ino: self.ino, file_type: self.file_type }
+    }
+}
+
 /// The checks that unreadable parts prevented.
 #[derive(Default)]
 pub(super) struct Unchecked {
@@ -452,6 +459,11 @@ impl Check<'_> {
         let is_due = lacks && due != counted;
         if counted == found && !counts_none && !is_due {
         } else if may_be_more && lacks && !counts_none && !is_due {
+            if path.is_empty() && !self.unread_names {
+                let what = "names in the root were lost, and none can be made where they may have been, which only \
+                            a new volume mends: `betrfs rescue` copies out what is left";
+                self.findings.note(what.into());
+            }
             let unchecked = &mut self.unchecked;
             if unchecked.dirs.len() < NAMED_MAX {
                 let shown = key::describe(&key::own(path));
