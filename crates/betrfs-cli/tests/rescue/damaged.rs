@@ -180,3 +180,24 @@ fn a_volume_that_does_not_open_is_copied() {
         fs::write(&sample.path, &whole).unwrap();
     }
 }
+
+/// The list says of each name of a linked file that it leads to one with missing parts.
+#[test]
+fn all_names_of_a_linked_file_with_a_hole_are_listed() {
+    let sample = Sample::new("64M");
+    let volume = sample.open();
+    let contents = noise(1, 300_000);
+    let made = volume.create(InodeId::ROOT, b"one", &new(FileType::Regular, 0o644)).unwrap().node;
+    volume.write(made, 0, &contents).unwrap();
+    volume.link(made, InodeId::ROOT, b"other").unwrap();
+    volume.create_with(InodeId::ROOT, b"alone", &new(FileType::Regular, 0o644), b"alone").unwrap();
+    volume.close().unwrap();
+    drop(volume);
+    let whole = sample.bytes();
+    let at = whole.windows(64).position(|bytes| bytes == &contents[150_000..150_064]).unwrap();
+    sample.write(at, &[!contents[150_000]]);
+    let (code, missing, said) = sample.rescue();
+    assert_eq!(code, Some(4), "{said}");
+    let part_of = |path: &str| missing.iter().find(|missing| missing.path == path).map(|found| &*found.part);
+    assert_eq!([part_of("/one"), part_of("/other"), part_of("/alone")], [Some("name"), Some("name"), None]);
+}

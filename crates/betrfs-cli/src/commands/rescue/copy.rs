@@ -1,5 +1,6 @@
 //! Makes the objects of a rescued volume in a directory.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::File;
@@ -43,6 +44,9 @@ pub struct Counts {
     pub flags_left: u64,
 }
 
+/// Number of files with several names and missing parts whose names are listed too.
+const IN_PART_MAX: usize = 1_000_000;
+
 /// See the module.
 pub struct Copy {
     target: Target,
@@ -50,6 +54,8 @@ pub struct Copy {
     later: Later,
     current: Option<Current>,
     buffer: Buffer,
+    /// Files with several names of which parts are missing, the first ones met.
+    in_part: HashSet<u64>,
     sets_owners: bool,
     objects: u64,
     owners_left: u64,
@@ -149,6 +155,7 @@ impl Copy {
             target,
             list,
             later,
+            in_part: HashSet::new(),
             current: None,
             buffer: Buffer::default(),
             sets_owners: rustix::process::geteuid().is_root(),
@@ -402,6 +409,16 @@ impl Copy {
         }
     }
 
+    fn was_listed(&mut self, listed: io::Result<()>) -> ControlFlow<()> {
+        match listed {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                self.failure.get_or_insert(error.into());
+                ControlFlow::Break(())
+            }
+        }
+    }
+
     fn location(&self) -> Location {
         self.current.as_ref().map_or(Location::Root, |current| current.object.location.clone())
     }
@@ -456,17 +473,24 @@ impl Destination for Copy {
 
     fn name(&mut self, location: &Location, number: u64) -> ControlFlow<()> {
         let made = self.make_name(location, number);
-        self.heard(made, || Lost::Object(location.clone()))?;
+        let made = self.heard(made, || Lost::Object(location.clone()))?;
+        if made.is_some() && self.in_part.contains(&number) {
+            let why = format!("it leads to linked file {number}, of which parts are missing");
+            let listed = self.list.add_name(location, &why);
+            return self.was_listed(listed);
+        }
         ControlFlow::Continue(())
     }
 
     fn lost(&mut self, lost: &Lost, why: &str) -> ControlFlow<()> {
-        match self.list.add(lost, why) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                self.failure.get_or_insert(error.into());
-                ControlFlow::Break(())
-            }
+        if let Lost::Record(Location::Linked(number))
+        | Lost::Bytes { of: Location::Linked(number), .. }
+        | Lost::Attribute { of: Location::Linked(number), .. } = lost
+            && self.in_part.len() < IN_PART_MAX
+        {
+            self.in_part.insert(*number);
         }
+        let listed = self.list.add(lost, why);
+        self.was_listed(listed)
     }
 }
