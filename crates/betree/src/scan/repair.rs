@@ -12,9 +12,9 @@ use crate::engine::Engine;
 use crate::env::Env;
 use crate::env::disputed::OnDispute;
 use crate::error::{Error, Result, counted};
-use crate::format::superblock::Superblock;
 use crate::format::superblock::features::Features;
 use crate::format::superblock::slots::{self, Loaded, Made};
+use crate::format::superblock::{Identity, Superblock};
 use crate::io::Disk;
 use crate::settings::{LogLoss, OpenMode, Options};
 
@@ -144,5 +144,9 @@ const MADE_INCOMPAT: u64 = Features::KNOWN_DAMAGE | Features::PAIR_COMPRESSION |
 fn is_made(copy: &Superblock) -> bool {
     // Earlier versions did not know of copies.
     let is_made_word = copy.features.incompat | Features::NODE_COPIES == MADE_INCOMPAT;
-    copy.identity.made_ns == 0 && copy.identity.label.is_empty() && is_made_word
+    let made = Identity::new(copy.identity.volume_id, [0; 16]);
+    // Whoever used it since may have given it a UUID.
+    (&copy.identity.label, copy.identity.uuid, copy.identity.made_ns)
+        == (&made.label, made.uuid, made.made_ns)
+        && is_made_word
 }

@@ -363,6 +363,30 @@ fn lost_superblocks_are_written_again_by_a_repair() {
     env.close().unwrap();
 }
 
+/// It has no label and no time of its making still.
+#[test]
+fn a_uuid_given_to_a_repaired_volume_stays_where_two_of_its_superblocks_are_lost() {
+    let (device, pairs) = closed();
+    (0..4).for_each(|copy| smash(&device, copy * BLOCK, 2000));
+    let repaired = || Env::open_for_repair(device.clone(), options(), &mut |_| ()).unwrap();
+    repaired().write_repair().unwrap();
+    let uuid = uuid::Uuid::from_bytes([9; 16]);
+    let env = Env::open(device.clone(), options()).unwrap();
+    env.set_uuid(uuid).unwrap();
+    env.close().unwrap();
+    drop(env);
+    let closed = whole(&device);
+    for lost in [[0, 1], [2, 3]] {
+        device.write_at(0, &closed).unwrap();
+        lost.into_iter().for_each(|copy| smash(&device, copy * BLOCK, 2000));
+        let env = repaired();
+        assert_eq!(env.identity().uuid, uuid);
+        for (key, value) in &pairs {
+            assert_eq!(env.get(D, key).unwrap().as_deref(), Some(&value[..]));
+        }
+    }
+}
+
 /// All four copies: the table shows by itself whose it is, and which nodes are roots.
 #[test]
 fn without_a_superblock_the_newest_node_table_serves() {
