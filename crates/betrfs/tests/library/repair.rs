@@ -25,7 +25,7 @@ pub const CACHE_BYTES: usize = 4 << 20;
 /// Offsets in an inode's record, and of the object numbers in the volume's record.
 pub const MODE_AT: usize = 4;
 pub const LINKS_AT: usize = 20;
-const FLAGS_AT: usize = 24;
+pub const FLAGS_AT: usize = 24;
 const SIZE_AT: usize = 32;
 pub const ENTRIES_AT: usize = 88;
 const SNAPSHOTS_AT: usize = 104;

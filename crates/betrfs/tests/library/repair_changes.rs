@@ -11,8 +11,8 @@ use betree_sim::{MemDevice, Rng};
 use betrfs::{Error, FileType, Mending, Repair, Volume, XattrMode};
 
 use crate::repair::{
-    DATA, DIR, FILE, FOR_1, FOR_50, LINKS, META, MODE_AT, NAME, OTHER_NAME, Pairs, SPARSE, codes, key,
-    object, options, pairs, repair, sample, set, with,
+    DATA, DIR, FILE, FLAGS_AT, FOR_1, FOR_50, LINKS, META, MODE_AT, NAME, OTHER_NAME, Pairs, SPARSE, codes,
+    key, object, options, pairs, repair, sample, set, with,
 };
 use crate::support::*;
 
@@ -125,15 +125,19 @@ fn a_directory_that_is_missing_in_a_snapshot_is_made_for_root_alone() {
 /// The record of the snapshot itself.
 #[test]
 fn a_snapshot_that_is_made_again_is_one() {
-    let device = with(&sample(), |pairs, batch| {
+    let own = |pairs: &Pairs| {
         let is_it = |at: &[u8]| at.first() == Some(&3) && at.ends_with(b"monday");
-        let own = pairs.keys().find(|(dict, at)| *dict == META.0 && is_it(at)).unwrap().1.clone();
-        batch.delete(META, &own);
-    });
+        pairs.keys().find(|(dict, at)| *dict == META.0 && is_it(at)).unwrap().1.clone()
+    };
+    let device = with(&sample(), |pairs, batch| batch.delete(META, &own(pairs)));
     let repaired = repair(&device, Mending::All);
     assert!(codes(&repaired.before).contains("no-directory"), "{repaired:#?}");
     assert_eq!(repaired.after.found(), 0, "{repaired:#?}");
+    let made = pairs(&device);
+    assert_eq!(made[&key(META, &own(&made))][FLAGS_AT] & 4, 4, "it is marked as read-only");
     let volume = Volume::open(device, options()).unwrap();
+    let ino = |path: &str| volume.resolve(path.as_bytes()).unwrap().attr.ino;
+    assert_ne!(ino("/held/.betrfs-snapshots/monday/inside"), ino("/held/inside"));
     let snapshot = volume.resolve(b"/held/.betrfs-snapshots/monday").unwrap().node;
     assert_eq!(names(&volume, snapshot), ["inside"]);
     assert_eq!(volume.create(snapshot, b"new", &new_file()), Err(Error::InSnapshot));
