@@ -328,3 +328,47 @@ fn of_two_lost_leaves_no_name_becomes_absent() {
     }
     assert!(lost > 1000, "{lost}");
 }
+
+/// Records of linked files, which stand apart from the names.
+#[test]
+fn a_lost_leaf_of_linked_files_that_are_all_removed_leaves_no_damage() {
+    let disk = Disk::of_tiny_nodes(32 << 20);
+    let volume = disk.open();
+    let d = mkdir(&volume, ROOT, "d").node;
+    for file in 0..FILES {
+        let made = volume.create_with(ROOT, name(file).as_bytes(), &new_file(), b"text").unwrap();
+        volume.link(made.node, d, name(file).as_bytes()).unwrap();
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let volume = disk.open();
+    let d = volume.resolve(b"/d").unwrap().node;
+    for file in (0..FILES).filter(|file| !is_kept(*file)) {
+        [ROOT, d].iter().for_each(|dir| volume.unlink(*dir, name(file).as_bytes()).unwrap());
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let (mut whole, mut in_part) = (0, 0);
+    for block in leaves(&disk, META.0) {
+        let device = without(&disk, &[block]);
+        let repaired = repair_of(&disk, &device);
+        assert!(repaired.generation.is_some() && repaired.after.found() == 0, "{repaired:#?}");
+        let report = examine(&disk, &device);
+        let volume = Volume::open(device, disk.options.clone()).unwrap();
+        let all = ["", "/d"].into_iter().flat_map(|dir| {
+            (0..FILES).filter(|file| is_kept(*file)).map(move |file| format!("{dir}/{}", name(file)))
+        });
+        let found: Vec<bool> = all.map(|path| volume.resolve(path.as_bytes()).is_ok()).collect();
+        volume.close().unwrap();
+        let are_whole = !found.contains(&false);
+        // Of a leaf in which some are kept, what lies between these goes.
+        if are_whole {
+            assert_eq!((report.problems, report.known_damage), (vec![], vec![]), "{block}");
+        } else {
+            assert_ne!(report.known_damage, [], "{block}");
+        }
+        whole += usize::from(are_whole);
+        in_part += usize::from(!are_whole);
+    }
+    assert!(whole > 2 && in_part > 3, "{whole}, {in_part}");
+}
