@@ -179,16 +179,63 @@ fn files_whose_records_are_lost_come_back_with_their_data() {
 fn of_two_changes_of_one_pair_the_second_waits_for_the_next_look() {
     let device = with(&sample(), |pairs, batch| {
         batch.delete(META, &object(pairs));
+        batch.delete(DATA, &[&object(pairs)[..], &[0; 9]].concat());
         batch.delete(LINKS, NAME);
     });
     let repaired = repair(&device, Mending::All);
-    assert!(codes(&repaired.before).contains("name-not-listed"), "{repaired:#?}");
-    assert_eq!(
-        mended(&repaired),
-        BTreeSet::from(["lost-file", "lost-record", "nameless-file", "wrong-entry-counts"]),
-        "{repaired:#?}"
-    );
+    assert_eq!(codes(&repaired.before), BTreeSet::from(["lost-file", "name-not-listed"]), "{repaired:#?}");
+    assert_eq!(mended(&repaired), BTreeSet::from(["lost-file", "wrong-entry-counts"]), "{repaired:#?}");
     assert_eq!(repaired.after.found(), 0, "{repaired:#?}");
+}
+
+/// A record is made for its blocks, and its names lead to it.
+#[test]
+fn a_linked_file_whose_record_is_lost_keeps_its_names() {
+    for mending in [Mending::Safe, Mending::All] {
+        let device = with(&sample(), |pairs, batch| {
+            batch.delete(META, &object(pairs));
+            batch.delete(LINKS, NAME);
+        });
+        let repaired = repair(&device, mending);
+        let expected = ["lost-record", "name-not-listed", "wrong-link-count", "wrong-redirect"];
+        assert_eq!(mended(&repaired), BTreeSet::from(expected), "{repaired:#?}");
+        assert_eq!(repaired.after.found(), 0, "{repaired:#?}");
+        let volume = Volume::open(device, options()).unwrap();
+        for path in ["/a", "/d/b"] {
+            assert_eq!(contents(&volume, path), b"linked");
+            assert_eq!(volume.resolve(path.as_bytes()).unwrap().attr.nlink, 2);
+        }
+        assert!(volume.resolve(b"/lost+found").is_err());
+        assert_sound(&volume);
+    }
+}
+
+/// Through a name there it could be written.
+#[test]
+fn no_name_in_a_snapshot_leads_to_a_file_that_a_repair_has_made() {
+    let device: Arc<dyn Device> = Arc::new(sample());
+    let volume = Volume::open(device.clone(), options()).unwrap();
+    let held = volume.resolve(b"/held").unwrap().node;
+    let one = volume.create_with(held, b"one", &new_file(), b"of held").unwrap().node;
+    volume.link(one, held, b"two").unwrap();
+    mkdir(&volume, volume.lookup(held, betrfs::SNAPSHOTS_NAME).unwrap().node, "tuesday");
+    volume.close().unwrap();
+    drop(volume);
+    let damaged = damaged_as(&device, |pairs, batch| {
+        let of_snapshot = pairs.iter().find(|((dict, at), _)| *dict == LINKS.0 && at[0] == 3).unwrap();
+        batch.delete(META, &[&[1], &of_snapshot.1[..]].concat());
+    });
+    let repaired = repair(&damaged, Mending::All);
+    assert!(codes(&repaired.before).contains("lost-file"), "{repaired:#?}");
+    assert_eq!(repaired.after.found(), 0, "{repaired:#?}");
+    let volume = Volume::open(damaged, options()).unwrap();
+    let snapshot = volume.resolve(b"/held/.betrfs-snapshots/tuesday").unwrap().node;
+    assert_eq!(names(&volume, snapshot), ["inside"]);
+    let lost = names(&volume, volume.resolve(b"/lost+found").unwrap().node);
+    assert_eq!(lost.len(), 1, "{lost:?}");
+    assert_eq!(contents(&volume, &format!("/lost+found/{}", lost[0])), b"of held");
+    assert_eq!(contents(&volume, "/held/two"), b"of held");
+    assert_sound(&volume);
 }
 
 /// What was in it may have been nobody else's business.

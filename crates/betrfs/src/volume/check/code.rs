@@ -55,7 +55,7 @@ codes! {
     /// A file has no name.
     NamelessFile = "nameless-file", Mended("it gets a name in /lost+found");
     /// A name leads to a file that is not there.
-    LostFile = "lost-file", Dropped("the name is removed");
+    LostFile = "lost-file", Dropped("the name is removed where no block of the file is there either");
     /// A name says another type or number than the file that it leads to.
     WrongRedirect = "wrong-redirect", Mended("the name gets the type and number of the file");
     /// A name of a linked file is not in the list of them, or wrongly.

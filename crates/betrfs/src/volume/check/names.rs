@@ -12,8 +12,8 @@ use super::losses::{Lost, ObjectNames, and_more};
 use super::report::Findings;
 use super::{Check, EVERYTHING};
 use crate::error::Error;
-use crate::schema::key;
-use crate::schema::{Detached, LINKS, META, Marker, Record, Redirect, Stored, VolumeRecord, unknown};
+use crate::schema::key::{self, DataTag};
+use crate::schema::{DATA, Detached, LINKS, META, Marker, Record, Redirect, Stored, VolumeRecord, unknown};
 use crate::types::FileType;
 
 /// Number of directories named whose entries could not be counted.
@@ -356,7 +356,11 @@ impl Check<'_> {
                 // The record is unreadable: this is the file's known name.
                 if !self.is_lost(META, &key::object(redirect.oid), Lost::Name { own: at }) {
                     self.misfit(Code::LostFile, at, "the file that it links to is lost");
-                    self.mend_by_removal(Code::LostFile, at);
+                    // If a record is made for its blocks, the next look leads the name to it; but none in a
+                    // snapshot, which would not be as it was made.
+                    if key::is_in_snapshot(at) || !self.gets_record(&key::object(redirect.oid)) {
+                        self.mend_by_removal(Code::LostFile, at);
+                    }
                 } else if self.mends.is_some() {
                     self.lost_objects.insert(redirect.oid);
                 }
@@ -385,6 +389,21 @@ impl Check<'_> {
                 self.relist(at, redirect.oid);
             }
         }
+    }
+
+    /// Whether a file without a record has blocks, for which this repair makes one.
+    fn gets_record(&mut self, object: &[u8]) -> bool {
+        // What a marker names goes at the next opening.
+        if !self.is_mending() || self.orphans.contains(object) {
+            return false;
+        }
+        let mut pairs = self.op.scan(DATA, key::blocks_from(object, 0));
+        while let Some((at, _)) = self.next(DATA, &mut pairs) {
+            if let Some((_, DataTag::Block(_))) = key::split_data(at) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Checks a record; `path` is a directory's.
