@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use betree::{Batch, DictId, Env};
-use betree_platform::{Device, DeviceOp};
+use betree_platform::{BLOCK_BYTES, Device, DeviceOp};
 use betree_sim::{ENOSPC, Fault};
 use betrfs::{Error, InodeId, Mending, SnapshotsBelow, Volume, XattrMode};
 
 use crate::detached::{farm, links, markers};
 use crate::kept::{disk_that_reads, linked_tree, put_off};
 use crate::repair::{
-    CACHE_BYTES, DATA, FILE, LINKS, LINKS_AT, META, NAME, OTHER_NAME, SPARSE, codes, options, pairs, repair,
-    sample, set,
+    CACHE_BYTES, DATA, ENTRIES_AT, FILE, LINKS, LINKS_AT, META, NAME, OTHER_NAME, SPARSE, codes, options,
+    pairs, repair, sample, set,
 };
 use crate::repair_changes::{damaged_as, interior, leaves, noise, repair_of, without};
 use crate::support::*;
@@ -197,14 +197,12 @@ fn however_many_values_of_a_files_attributes_are_lost_one_repair_takes_them_off(
     assert_eq!(repaired.after.found(), 0, "{repaired:#?}");
 }
 
-/// Names in a tree that is being removed count until they have gone, also where they cannot be read.
-#[test]
-fn files_with_unreadable_names_in_a_detached_tree_keep_their_count() {
-    const FILES: u64 = 1000;
+/// A volume that was not closed, with a [`farm`] of this many files whose tree is being removed.
+pub fn removal_under_way(files: u64) -> Disk {
     let mut disk = Disk::of_tiny_nodes(64 << 20);
     (disk.options.links_alone_max, disk.options.cache_bytes) = (2, 128 << 10);
     let volume = disk.open();
-    let (tree, _) = farm(&volume, FILES);
+    let (tree, _) = farm(&volume, files);
     volume.sync().unwrap();
     let write = Fault { at_call: 1, op: Some(DeviceOp::Write), errno: ENOSPC, lasting: true };
     disk.device.set_fault(Some(write));
@@ -215,6 +213,14 @@ fn files_with_unreadable_names_in_a_detached_tree_keep_their_count() {
     volume.env().abandon();
     drop(volume);
     assert_eq!(markers(&disk.device).len(), 1, "the removal is not over");
+    disk
+}
+
+/// Names in a tree that is being removed count until they have gone, also where they cannot be read.
+#[test]
+fn files_with_unreadable_names_in_a_detached_tree_keep_their_count() {
+    const FILES: u64 = 1000;
+    let disk = removal_under_way(FILES);
     let mut met = 0;
     for leaf in leaves(&disk, LINKS.0) {
         let device = without(&disk, &[leaf]);
@@ -262,4 +268,94 @@ fn numbers_are_given_once_where_the_volumes_record_may_be_older() {
         volume.close().unwrap();
     }
     assert!(met > 0);
+}
+
+/// They may be there still: only a repair that takes them for lost counts without them.
+#[test]
+fn a_directory_with_names_that_cannot_be_read_keeps_its_count() {
+    let disk = Disk::of_tiny_nodes(32 << 20);
+    let volume = disk.open();
+    let d = mkdir(&volume, ROOT, "d").node;
+    for file in 0..300 {
+        mkfile(&volume, d, &format!("file{file}"));
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let wrong = damaged_as(&(disk.device.clone() as Arc<dyn Device>), |pairs, batch| {
+        set(pairs, batch, META, b"\0\0d", ENTRIES_AT, &5u64.to_le_bytes());
+    });
+    let mut met = 0;
+    for leaf in leaves(&disk, META.0) {
+        let device = damaged_as(&wrong, |_, _| ());
+        device.write_at(leaf * BLOCK_BYTES as u64, &[7; BLOCK_BYTES]).unwrap();
+        let repaired =
+            Volume::repair(device.clone(), &disk.options, Mending::Safe, &mut |_| true, &mut |_, _| ());
+        let Ok(repaired) = repaired else { continue };
+        let codes = codes(&repaired.before);
+        if !codes.contains("bad-node") {
+            continue;
+        }
+        met += usize::from(codes.contains("wrong-entry-counts"));
+        assert!(repaired.mended.iter().all(|mended| mended.code != "wrong-entry-counts"), "{repaired:#?}");
+    }
+    assert!(met > 1, "{met}");
+}
+
+/// A volume that was not closed, with a file that was unlinked while it was open, and its bytes.
+fn with_unlinked_file() -> (Disk, Vec<u8>) {
+    let disk = Disk::of_tiny_nodes(32 << 20);
+    let volume = disk.open();
+    let bytes = noise(3, 200_000);
+    let file = mkfile(&volume, ROOT, "a").node;
+    volume.write(file, 0, &bytes).unwrap();
+    volume.open_inode(file).unwrap();
+    volume.unlink(ROOT, b"a").unwrap();
+    // What stands between its blocks and its marker, and brings the marker down to a leaf.
+    let d = mkdir(&volume, ROOT, "d").node;
+    for other in 0..200 {
+        let other = format!("file with a name that is not short {other}");
+        volume.link(mkfile(&volume, d, &other).node, ROOT, other.as_bytes()).unwrap();
+    }
+    volume.env().checkpoint().unwrap();
+    volume.env().abandon();
+    drop(volume);
+    (disk, bytes)
+}
+
+/// The marker may be there still.
+#[test]
+fn blocks_of_an_unlinked_file_are_no_problem_where_its_marker_cannot_be_read() {
+    let (disk, _) = with_unlinked_file();
+    let mut met = 0;
+    for leaf in leaves(&disk, META.0) {
+        let device = without(&disk, &[leaf]);
+        let found = Volume::examine(device, disk.options.clone(), &mut |_, _| ()).unwrap();
+        assert!(!codes(&found).contains("lost-record"), "{found:#?}");
+        met += usize::from(found.notes.iter().any(|note| note.contains("the data of 1 file belong")));
+    }
+    assert!(met > 0);
+}
+
+/// It is taken for one whose record was lost.
+#[test]
+fn known_damage_stays_in_an_unlinked_file_whose_marker_is_lost() {
+    let (disk, bytes) = with_unlinked_file();
+    let (mut met, mut lost) = (0, 0);
+    for marker in leaves(&disk, META.0) {
+        for leaf in leaves(&disk, DATA.0) {
+            let device = without(&disk, &[marker, leaf]);
+            let repaired = repair_of(&disk, &device);
+            assert_eq!(repaired.after.problems, [], "{repaired:#?}");
+            if !repaired.mended.iter().any(|mended| mended.code == "lost-record") {
+                continue;
+            }
+            met += 1;
+            let volume = Volume::open(device, disk.options.clone()).unwrap();
+            if let Ok(file) = volume.resolve(b"/a") {
+                lost += lost_blocks(&volume, file.node, &bytes);
+            }
+            volume.close().unwrap();
+        }
+    }
+    assert!(met > 3 && lost > 10, "{met}, {lost}");
 }
