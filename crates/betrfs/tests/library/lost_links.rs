@@ -1,15 +1,18 @@
 //! Damage in the list of names of linked files: a repair makes the list anew from the names, so that nothing
 //! of it is left.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use betree::Env;
 use betree::debug::{Inspector, Owner};
+use betree::{Batch, Env};
 use betree_sim::MemDevice;
-use betrfs::{Mending, OpenMode, QuotaLimits, SnapshotsBelow, Volume};
+use betrfs::{Error, Mending, OpenMode, QuotaLimits, SnapshotsBelow, Volume};
 
+use crate::detached::links;
 use crate::repair::{LINKS, META, codes};
 use crate::repair_changes::{leaves, repair_of, without};
+use crate::repair_rounds::removal_under_way;
 use crate::support::*;
 
 /// More than the changes of one look.
@@ -69,7 +72,12 @@ fn use_list(volume: &Volume, linked: usize) {
     for dir in [b, c, new] {
         let snapshots = volume.lookup(dir, betrfs::SNAPSHOTS_NAME).unwrap().node;
         mkdir(volume, snapshots, "monday");
-        let _ = volume.set_quota(dir, QuotaLimits::default());
+        let limited = volume.set_quota(dir, QuotaLimits::default());
+        // Files in b have names in a.
+        match limited {
+            Err(Error::LinkedOutside { .. }) => assert!(dir == b && linked > 0),
+            limited => assert_eq!((limited, dir == b && linked > 0), (Ok(()), false)),
+        }
     }
     assert_sound(volume);
     volume.remove_below(a, SnapshotsBelow::Hold).unwrap();
@@ -97,18 +105,22 @@ fn a_lost_list_of_names_is_made_anew_and_all_that_reads_it_works() {
     }
 }
 
-/// Earlier versions left known damage there.
-#[test]
-fn known_damage_in_the_list_is_a_problem_that_a_repair_mends() {
-    let disk = sample(3);
-    let device = without(&disk, &nodes_of_links(&disk));
+/// Puts known damage in the place of what is lost, and does no more.
+fn note_damage(device: &Arc<MemDevice>) {
     let mut options = Volume::engine_options(4 << 20);
     options.mode = OpenMode::Repair;
     let env = Env::open_for_repair(device.clone(), options, &mut |_| ()).unwrap();
     assert!(env.note_damage().unwrap().lost > 0);
     env.mend_references(&mut |_, _| std::ops::ControlFlow::Continue(())).unwrap();
     env.write_repair().unwrap();
-    drop(env);
+}
+
+/// Earlier versions left known damage there.
+#[test]
+fn known_damage_in_the_list_is_a_problem_that_a_repair_mends() {
+    let disk = sample(3);
+    let device = without(&disk, &nodes_of_links(&disk));
+    note_damage(&device);
     let volume = open(&disk, &device);
     let linked = volume.resolve(b"/a/file0001").unwrap().node;
     let other = volume.resolve(b"/c/plain1").unwrap().node;
@@ -213,4 +225,63 @@ fn lost_names_of_linked_files_come_back() {
         volume.close().unwrap();
     }
     assert!(made_again > LINKED, "{made_again}");
+}
+
+/// A name that goes needs no place in the new list.
+#[test]
+fn a_name_that_leads_to_nothing_is_not_listed_anew() {
+    let disk = Disk::of_tiny_nodes(32 << 20);
+    let volume = disk.open();
+    let d = mkdir(&volume, ROOT, "d").node;
+    for file in 0..3 {
+        volume.link(mkfile(&volume, ROOT, &name(file)).node, d, name(file).as_bytes()).unwrap();
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let env = Env::open(disk.device.clone(), Volume::engine_options(4 << 20)).unwrap();
+    let mut batch = Batch::new();
+    batch.delete(META, &[1, 0, 0, 0, 0, 0, 0, 0, 1]);
+    assert!(env.get(META, &[1, 0, 0, 0, 0, 0, 0, 0, 1]).unwrap().is_some());
+    env.commit(&batch).unwrap();
+    env.close().unwrap();
+    drop(env);
+    let device = without(&disk, &nodes_of_links(&disk));
+    let repaired = repair_of(&disk, &device);
+    assert!(repaired.generation.is_some() && repaired.after.found() == 0, "{repaired:#?}");
+    let mended: BTreeSet<&str> = repaired.mended.iter().map(|mended| mended.code).collect();
+    assert!(mended.contains("lost-file") && mended.contains("name-not-listed"), "{repaired:#?}");
+    assert!(!mended.contains("wrongly-listed"), "it was listed, and taken off again: {repaired:#?}");
+    let volume = open(&disk, &device);
+    assert_eq!(names(&volume, volume.resolve(b"/d").unwrap().node).len(), 2);
+    assert_sound(&volume);
+}
+
+/// The removal of a tree goes on after the repair, and takes the names from their files.
+#[test]
+fn names_in_a_tree_that_is_being_removed_are_listed_anew() {
+    const FILES: u64 = 1000;
+    let disk = removal_under_way(FILES);
+    let device = without(&disk, &nodes_of_links(&disk));
+    let repaired = repair_of(&disk, &device);
+    assert!(repaired.generation.is_some() && repaired.after.found() == 0, "{repaired:#?}");
+    let lost = repaired.mended.iter().find(|mended| mended.code == "nameless-file");
+    assert_eq!(lost, None, "the removal is not over");
+    let volume = open(&disk, &device);
+    assert!(volume.resolve(b"/lost+found").is_err());
+    for file in (0..FILES).step_by(2) {
+        assert_eq!(links(&volume, &format!("/beside/{file}")), 1);
+    }
+    assert_sound(&volume);
+}
+
+/// Earlier versions left known damage there. Names that were taken from their files already are there still.
+#[test]
+fn names_in_a_tree_that_is_being_removed_are_not_counted_where_their_list_is_lost() {
+    let disk = removal_under_way(1000);
+    let device = without(&disk, &nodes_of_links(&disk));
+    note_damage(&device);
+    let report = Volume::examine(device, disk.options.clone(), &mut |_, _| ()).unwrap();
+    assert_eq!(codes(&report), ["name-not-listed"].into(), "{report:#?}");
+    let mut notes = report.notes.iter();
+    assert!(notes.any(|note| note.contains("as many as counted")), "{report:#?}");
 }
