@@ -13,6 +13,7 @@ mod losses;
 mod lost_links;
 mod memory;
 mod mends;
+mod nameless;
 mod names;
 mod quotas;
 mod repair;

@@ -12,8 +12,8 @@ use betrfs::{Error, InodeId, Mending, SnapshotsBelow, Volume, XattrMode};
 use crate::detached::{farm, links, markers};
 use crate::kept::{disk_that_reads, linked_tree, put_off};
 use crate::repair::{
-    CACHE_BYTES, DATA, ENTRIES_AT, FILE, LINKS, LINKS_AT, META, NAME, OTHER_NAME, SPARSE, codes, options,
-    pairs, repair, sample, set,
+    CACHE_BYTES, DATA, ENTRIES_AT, FILE, LINKS, LINKS_AT, META, NAME, OTHER_NAME, SIZE_AT, SPARSE, codes,
+    key, options, pairs, repair, sample, set,
 };
 use crate::repair_changes::{damaged_as, interior, leaves, noise, repair_of, without};
 use crate::support::*;
@@ -358,4 +358,30 @@ fn known_damage_stays_in_an_unlinked_file_whose_marker_is_lost() {
         }
     }
     assert!(met > 3 && lost > 10, "{met}, {lost}");
+}
+
+/// Each has to get a name of its own.
+#[test]
+fn however_many_files_without_a_name_there_are_one_repair_names_them() {
+    let device: Arc<dyn Device> = Arc::new(sample());
+    let mut record = pairs(&device)[&key(META, &object(1))].clone();
+    record[SIZE_AT..SIZE_AT + 8].fill(0);
+    let env = Env::open(device.clone(), Volume::engine_options(CACHE_BYTES)).unwrap();
+    for number in 100..100 + MANY {
+        let mut batch = Batch::new();
+        batch.put(META, &object(number), &record);
+        env.commit(&batch).unwrap();
+    }
+    env.close().unwrap();
+    drop(env);
+    let repaired = repair(&device, Mending::All);
+    assert_eq!(codes(&repaired.before), BTreeSet::from(["nameless-file", "number-not-given"]));
+    assert_eq!(repaired.after.found(), 0, "{:?}", repaired.after.problems.first());
+    let volume = Volume::open(device, options()).unwrap();
+    assert_eq!(names(&volume, volume.resolve(b"/lost+found").unwrap().node).len() as u64, MANY);
+    volume.close().unwrap();
+}
+
+fn object(number: u64) -> Vec<u8> {
+    [&[1][..], &number.to_be_bytes()].concat()
 }

@@ -11,7 +11,6 @@ use betree::{Batch, Cut, DictId, FindingCode, Remedy, counted};
 use super::Check;
 use super::code::Code;
 use crate::contents::{POINT_DELETES_MAX, position};
-use crate::error::Error;
 use crate::schema::block::BLOCK;
 use crate::schema::key::{self, DataTag};
 use crate::schema::{
@@ -23,13 +22,11 @@ use crate::volume::ROOT_ID;
 use crate::volume::id_allocator::behind_all_given;
 
 /// Number of changes collected by one check.
-const MENDS_MAX: usize = 1000;
+const MENDS_MAX: usize = 20_000;
+/// A batch that has reached this size is followed by another, in bytes.
+const BATCH_BYTES: usize = 16 << 10;
 /// Number of lost blocks in a row that become known damage one by one. A file of no more deletes them so.
 const LOST_SINGLY_MAX: u64 = 2 * POINT_DELETES_MAX;
-/// Names to try for the directory of files without a name.
-const LOST_NAMES: [&[u8]; 3] = [b"lost+found", b"lost+found.1", b"lost+found.2"];
-/// Names to try for a file in it: its number, and one of these.
-const SUFFIXES: [&str; 3] = ["", ".1", ".2"];
 /// Makes a number that differs in all bits from those beside it.
 const SALT_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The permissions of the group.
@@ -63,12 +60,14 @@ pub struct Mended {
 /// The changes that a check has collected.
 pub(super) struct Mends {
     mending: Mending,
-    pub batch: Batch,
+    /// The changes, in their order: batches that are full, and the last one.
+    full: Vec<Batch>,
+    last: Batch,
     /// The keys of `data` that become known damage.
     pub lost: Vec<(Cut, Cut)>,
     pub done: Vec<Mended>,
     /// The keys that it changes already: a second change would undo the first.
-    changed: BTreeSet<(u8, Vec<u8>)>,
+    pub changed: BTreeSet<(u8, Vec<u8>)>,
     /// The records that it changes, as they become.
     records: BTreeMap<Vec<u8>, Vec<u8>>,
     pub made: Made,
@@ -91,7 +90,8 @@ impl Mends {
     pub fn new(mending: Mending, now_ns: i64) -> Mends {
         Mends {
             mending,
-            batch: Batch::new(),
+            full: Vec::new(),
+            last: Batch::new(),
             lost: Vec::new(),
             done: Vec::new(),
             changed: BTreeSet::new(),
@@ -100,6 +100,19 @@ impl Mends {
             may_be_older: false,
             now_ns,
         }
+    }
+
+    /// The batch for the next change.
+    fn batch(&mut self) -> &mut Batch {
+        if self.last.bytes() >= BATCH_BYTES {
+            self.full.push(core::mem::take(&mut self.last));
+        }
+        &mut self.last
+    }
+
+    /// The changes, in their order.
+    pub fn batches(&self) -> impl Iterator<Item = &Batch> {
+        self.full.iter().chain([&self.last])
     }
 
     /// The same, for a look after others, which have made this.
@@ -114,7 +127,7 @@ impl Mends {
 }
 
 /// A change of a pair.
-enum Change {
+pub(super) enum Change {
     Put(DictId, Vec<u8>, Vec<u8>),
     Delete(DictId, Vec<u8>),
     DeleteRange(DictId, Cut, Cut),
@@ -125,7 +138,7 @@ enum Change {
 impl Check<'_> {
     /// Collects the changes that mend a problem of this kind at a key: all of them or, if one would change
     /// what another one changes already, none, and `false`. The next check then finds the problem again.
-    fn mend(&mut self, code: Code, at: &[u8], changes: Vec<Change>) -> bool {
+    pub(super) fn mend(&mut self, code: Code, at: &[u8], changes: Vec<Change>) -> bool {
         let Some(mends) = &mut self.mends else { return false };
         let remedy = code.remedy();
         let (what, loses) = match remedy {
@@ -140,9 +153,9 @@ impl Check<'_> {
         mends.changed.extend(keys);
         for change in &changes {
             match change {
-                Change::Put(dict, key, value) => mends.batch.put(*dict, key, value),
-                Change::Delete(dict, key) => mends.batch.delete(*dict, key),
-                Change::DeleteRange(dict, lo, hi) => mends.batch.delete_range(*dict, lo, hi),
+                Change::Put(dict, key, value) => mends.batch().put(*dict, key, value),
+                Change::Delete(dict, key) => mends.batch().delete(*dict, key),
+                Change::DeleteRange(dict, lo, hi) => mends.batch().delete_range(*dict, lo, hi),
                 Change::Lose(lo, hi) => mends.lost.push((lo.clone(), hi.clone())),
             }
         }
@@ -159,7 +172,7 @@ impl Check<'_> {
     }
 
     /// Notes that a directory gets a name, of a directory if `is_dir`.
-    fn adds_to(&mut self, path: &[u8], is_dir: bool) {
+    pub(super) fn adds_to(&mut self, path: &[u8], is_dir: bool) {
         if let Some(mends) = &mut self.mends {
             let [names, directories] = mends.made.uncounted.entry(path.to_vec()).or_default();
             *names += 1;
@@ -202,7 +215,7 @@ impl Check<'_> {
         if ranges.is_empty() {
             return;
         }
-        ranges.iter().for_each(|(lo, hi)| mends.batch.delete_range(dict, lo, hi));
+        ranges.iter().for_each(|(lo, hi)| mends.batch().delete_range(dict, lo, hi));
         let what = format!(
             "known damage where no file has a key goes, in {}",
             counted(ranges.len() as u64, "range", "ranges")
@@ -396,7 +409,7 @@ impl Check<'_> {
         let is_mending = self.is_mending();
         let is_wanted = |mends: &&mut Mends| is_mending && mends.mending == Mending::All;
         let Some(mends) = self.mends.as_mut().filter(is_wanted) else { return false };
-        ranges.iter().for_each(|(lo, hi)| mends.batch.delete_range(LINKS, lo, hi));
+        ranges.iter().for_each(|(lo, hi)| mends.batch().delete_range(LINKS, lo, hi));
         let what = "the list of names of linked files is made anew where it was lost".into();
         mends.done.push(Mended { code: Code::NotListed.name(), loses: false, what });
         true
@@ -408,7 +421,7 @@ impl Check<'_> {
             && self.relisting.at(LINKS, at).is_some()
             && !mends.changed.contains(&(LINKS.0, at.to_vec()))
         {
-            mends.batch.put(LINKS, at, &oid.to_be_bytes());
+            mends.batch().put(LINKS, at, &oid.to_be_bytes());
         }
     }
 
@@ -484,7 +497,7 @@ impl Check<'_> {
     }
 
     /// The record of a new directory, and the change of the volume's record by which it has a number.
-    fn new_directory(&mut self) -> Option<(Record, Change)> {
+    pub(super) fn new_directory(&mut self) -> Option<(Record, Change)> {
         self.new_record(FileType::Directory, MADE_PERM)
     }
 
@@ -499,82 +512,6 @@ impl Check<'_> {
             mends.changed.remove(&(META.0, key::VOLUME_KEY.to_vec()));
         }
         Some((record, put_volume(&volume)))
-    }
-
-    /// Gives a file without a name one in the directory of lost files, which is made if need be.
-    pub(super) fn mend_nameless(&mut self, code: Code, oid: u64) {
-        if !self.is_mending() {
-            return;
-        }
-        let object = key::object(oid);
-        let Some(Some(bytes)) = self.get(META, &object) else { return };
-        let Ok(Stored::Inode(mut record)) = Stored::decode(&object, &bytes) else { return };
-        let mut changes = Vec::new();
-        let Some(dir) = self.lost_directory(&mut changes) else { return };
-        let is_dir_new = !changes.is_empty();
-        record.nlink = 1;
-        let lost = key::child_path(b"", dir);
-        let names = SUFFIXES.iter().map(|suffix| key::entry(&lost, format!("#{oid}{suffix}").as_bytes()));
-        let Some(name) = names.into_iter().find(|name| self.is_free(name)) else { return };
-        let redirect = Redirect { oid, ino: record.id, file_type: record.file_type };
-        changes.push(Change::Put(META, object.clone(), record.encode()));
-        changes.push(Change::Put(META, name.clone(), redirect.encode()));
-        changes.push(Change::Put(LINKS, name, oid.to_be_bytes().to_vec()));
-        if self.mend(code, &object, changes) {
-            self.adds_to(&lost, false);
-            if is_dir_new {
-                self.adds_to(b"", true);
-            }
-        }
-    }
-
-    /// Whether a repair may make an object at a key: nothing is there or, where names were lost, nothing can
-    /// be read that would be its own or below it.
-    fn is_free(&mut self, own: &[u8]) -> bool {
-        match self.op.get(META, own) {
-            Ok(None) => true,
-            Err(Error::Engine(betree::Error::KnownDamage { .. })) => {
-                let mut ranges = Vec::from([(DATA, key::within(key::data(own)))]);
-                if let Some((path, name)) = key::split_entry(own) {
-                    let below = key::child_path(path, name);
-                    for dict in [META, DATA, LINKS] {
-                        ranges.extend([(dict, key::subtree(&below)), (dict, key::snapshots(&below))]);
-                    }
-                }
-                ranges.into_iter().all(|(dict, range)| {
-                    let mut pairs = self.op.scan(dict, range);
-                    self.next(dict, &mut pairs).is_none()
-                })
-            }
-            Ok(Some(_)) | Err(_) => false,
-        }
-    }
-
-    /// The name of the directory of lost files; adds the changes that make it. The next check counts its
-    /// entries.
-    fn lost_directory(&mut self, changes: &mut Vec<Change>) -> Option<&'static [u8]> {
-        for name in LOST_NAMES {
-            let (own, path) = (key::entry(b"", name), key::child_path(b"", name));
-            // What is changed there may be a file.
-            let is_made = |mends: &Mends| {
-                mends.changed.contains(&(META.0, own.clone())) && mends.made.uncounted.contains_key(&path)
-            };
-            if self.mends.as_ref().is_some_and(is_made) {
-                return Some(name);
-            }
-            if let Ok(Some(bytes)) = self.op.get(META, &own) {
-                let stored = Stored::decode(&own, &bytes);
-                if matches!(stored, Ok(Stored::Inode(record)) if record.is_dir()) {
-                    return Some(name);
-                }
-            } else if self.is_free(&own) {
-                let (record, volume) = self.new_directory()?;
-                changes.push(Change::Put(META, own, record.encode()));
-                changes.push(volume);
-                return Some(name);
-            }
-        }
-        None
     }
 }
 

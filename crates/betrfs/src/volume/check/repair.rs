@@ -33,6 +33,9 @@ const LOST: [FindingCode; 7] = [
     FindingCode::NotFreed,
 ];
 
+/// Number of ranges that become known damage at once.
+const LOST_AT_ONCE: usize = 200;
+
 /// A repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -146,9 +149,10 @@ impl Volume {
                 repair.mended.push(Mended { code: code.name(), loses: false, what });
             }
         }
-        let Rounds { made, in_vain } = in_rounds(found, |batch, lost, made| {
-            env.apply_in_memory(batch)?;
-            env.note_lost(DATA, lost)?;
+        let Rounds { made, in_vain } = in_rounds(found, |asked| {
+            asked.batches().try_for_each(|batch| env.apply_in_memory(batch))?;
+            asked.lost.chunks(LOST_AT_ONCE).try_for_each(|lost| env.note_lost(DATA, lost))?;
+            let made = core::mem::take(&mut asked.made);
             look_through(&env, Findings::default(), mends().map(|mends| mends.after(made)))
         })?;
         repair.mended.extend(made);
@@ -172,15 +176,26 @@ impl Volume {
 
 /// Whether a volume is better with the changes: fewer problems are left. Where the caller agrees to losses,
 /// those do not count that no repair mends and of whose kinds none was found before: they were hidden behind
-/// what is mended.
+/// what is mended; and a volume is better that cannot be opened without them, and can with them.
 fn is_progress(repair: &Repair, mending: Mending) -> bool {
     let (before, after) = (&repair.before, &repair.after);
+    // The engine's problems are listed first.
+    let lacks_parts = |report: &Report| report.problems.iter().any(|problem| is_lost(problem.code));
+    let opens_again = lacks_parts(before) && !lacks_parts(after) && after.refused.is_none();
+    if mending == Mending::All && repair.in_vain.is_empty() && opens_again {
+        return true;
+    }
     let is_known = |code: &str| before.problems.iter().any(|problem| problem.code == code);
     let counted = after.problems.iter().filter(|problem| is_known(problem.code) || is_mended(problem.code));
     let counted = counted.count() as u64;
     let are_all_listed = before.problems_more == 0 && after.problems_more == 0;
     let may_uncover = mending == Mending::All && are_all_listed && repair.in_vain.is_empty();
     after.found() < before.found() || (may_uncover && counted < before.found())
+}
+
+/// Whether a problem of a kind says that a part of a tree is lost, or may be.
+fn is_lost(code: &str) -> bool {
+    LOST.iter().any(|lost| lost.name() == code)
 }
 
 /// Whether a repair does anything about problems of a kind.
@@ -196,7 +211,6 @@ fn is_of_opening(code: &str) -> bool {
 /// Puts known damage in the place of what cannot be read, and lists that as taken away: the part was lost
 /// before, but is not looked for any more. `None` if nothing was lost.
 fn note_damage(env: &Env, repair: &mut Repair) -> Result<Option<NotedDamage>> {
-    let is_lost = |code: &str| LOST.iter().any(|lost| lost.name() == code);
     if !repair.before.problems.iter().any(|problem| is_lost(problem.code)) {
         return Ok(None);
     }
@@ -260,6 +274,7 @@ mod tests {
     use alloc::collections::BTreeMap;
 
     use super::super::code::Code;
+    use super::super::report::Problem;
     use super::*;
 
     fn report(codes: &[Code]) -> Report {
@@ -295,5 +310,23 @@ mod tests {
             repair.after.problems_more = 3;
             assert!(!is_progress(&repair, Mending::All), "{why}, and more");
         }
+    }
+
+    #[test]
+    fn a_volume_that_can_be_opened_again_is_better_whatever_is_left() {
+        let lost = |report: &mut Report| {
+            let code = FindingCode::BadNode.name();
+            report.problems.push(Problem { code, place: None, files: Vec::new(), what: "lost".into() });
+        };
+        let many = [Code::WrongSize, Code::WrongSize, Code::LostBlock];
+        let mut repair = Repair { before: report(&[]), after: report(&many), ..Repair::default() };
+        assert!(!is_progress(&repair, Mending::All), "it could be opened before");
+        lost(&mut repair.before);
+        assert!(is_progress(&repair, Mending::All) && !is_progress(&repair, Mending::Safe));
+        lost(&mut repair.after);
+        assert!(!is_progress(&repair, Mending::All), "a part is lost still");
+        repair.after.problems.pop();
+        repair.after.refused = Some(Error::TooManyLinks);
+        assert!(!is_progress(&repair, Mending::All), "it cannot be opened");
     }
 }

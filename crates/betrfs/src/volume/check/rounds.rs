@@ -4,10 +4,8 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use betree::{Batch, Cut};
-
 use super::Scanned;
-use super::mends::{Made, Mended, Mends};
+use super::mends::{Mended, Mends};
 use crate::error::Result;
 
 /// How often a volume is looked through.
@@ -22,25 +20,23 @@ pub(super) struct Rounds {
     pub in_vain: Vec<Mended>,
 }
 
-/// Makes the changes that a look has asked for, and those of the looks after it. `make` makes them, a batch
-/// and keys of `data` that become known damage, and looks again; it also gets what was made in directories.
+/// Makes the changes that a look has asked for, and those of the looks after it. `make` makes them and looks
+/// again.
 ///
 /// # Errors
 /// Those of `make`.
 pub(super) fn in_rounds(
     mut found: Scanned,
-    mut make: impl FnMut(&Batch, &[(Cut, Cut)], Made) -> Result<Scanned>,
+    mut make: impl FnMut(&mut Mends) -> Result<Scanned>,
 ) -> Result<Rounds> {
     let mut made = Vec::new();
     let mut known = BTreeSet::new();
     for _ in 0..ROUNDS_MAX {
-        let Some(Mends { batch, lost, done, made: made_in, .. }) =
-            found.mends.filter(|mends| !mends.done.is_empty())
-        else {
+        let Some(mut mends) = found.mends.filter(|mends| !mends.done.is_empty()) else {
             return Ok(Rounds { made, in_vain: Vec::new() });
         };
-        let next = make(&batch, &lost, made_in)?;
-        made.extend(done.into_iter().filter(|change| known.insert(change.clone())));
+        let next = make(&mut mends)?;
+        made.extend(mends.done.into_iter().filter(|change| known.insert(change.clone())));
         let is_same = next.report == found.report;
         found = next;
         if is_same {
@@ -81,7 +77,7 @@ mod tests {
     fn what_a_change_uncovers_is_changed_in_the_next_round() {
         let looks = [look(&["b"], &["b"]), look(&[], &[])];
         let (mut looks, mut rounds) = (looks.into_iter(), 0);
-        let done = in_rounds(look(&["a"], &["a"]), |_, _, _| {
+        let done = in_rounds(look(&["a"], &["a"]), |_| {
             rounds += 1;
             Ok(looks.next().unwrap())
         });
@@ -96,7 +92,7 @@ mod tests {
     #[test]
     fn a_change_that_mends_nothing_ends_the_rounds_and_is_told_as_such() {
         let mut rounds = 0;
-        let done = in_rounds(look(&["a", "b"], &["a", "b"]), |_, _, _| {
+        let done = in_rounds(look(&["a", "b"], &["a", "b"]), |_| {
             rounds += 1;
             Ok(look(&["a"], &["a"]))
         });
@@ -110,7 +106,7 @@ mod tests {
     #[test]
     fn problems_that_come_back_by_turns_end_after_some_rounds() {
         let mut rounds = 0;
-        let done = in_rounds(look(&["a"], &["a"]), |_, _, _| {
+        let done = in_rounds(look(&["a"], &["a"]), |_| {
             rounds += 1;
             let other = format!("{}", rounds % 2);
             Ok(look(&[&other], &[&other]))
