@@ -275,7 +275,12 @@ impl Error {
     /// Whether it says that bytes on the device are not those that were written, or that a repair has noted
     /// so: reading them again gives the same error.
     pub fn is_damage(&self) -> bool {
-        matches!(self, Error::Corrupt { .. } | Error::KnownDamage { .. })
+        matches!(self, Error::Corrupt { .. }) || self.is_known_damage()
+    }
+
+    /// Whether it says that a repair has noted the loss of what was asked for.
+    pub fn is_known_damage(&self) -> bool {
+        matches!(self, Error::KnownDamage { .. })
     }
 
     /// The same error; an unknown kind gets its place on the device.

@@ -147,6 +147,11 @@ impl Error {
         }
     }
 
+    /// Whether it says that a repair has noted the loss of what was asked for.
+    pub(crate) fn is_known_damage(&self) -> bool {
+        matches!(self, Error::Engine(error) if error.is_known_damage())
+    }
+
     /// Whether a query would have had to wait for the device, and was not to.
     pub(crate) fn is_not_in_memory(&self) -> bool {
         *self == Error::Engine(betree::Error::NotInMemory)

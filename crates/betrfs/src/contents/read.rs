@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::op::Op;
 use crate::schema::block::{BLOCK, BLOCK_BYTES};
 use crate::schema::key::DataTag;
@@ -27,7 +27,7 @@ pub(crate) fn read_blocks(
     }
     match read_by_scan(op, own, record, (offset, first, last), out) {
         // What was written over known damage stands between lost keys, which a scan does not pass.
-        Err(Error::Engine(betree::Error::KnownDamage { .. })) => {}
+        Err(error) if error.is_known_damage() => {}
         scanned => return scanned,
     }
     for number in first..=last {

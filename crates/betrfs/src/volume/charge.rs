@@ -261,7 +261,7 @@ impl Volume {
 pub(super) fn stored_use(op: &Op<'_>, at: &[u8]) -> Result<Amount> {
     match op.get(DATA, at) {
         Ok(value) => Ok(value.as_deref().and_then(Amount::decode).unwrap_or_default()),
-        Err(Error::Engine(betree::Error::KnownDamage { .. })) => Ok(Amount::default()),
+        Err(error) if error.is_known_damage() => Ok(Amount::default()),
         Err(error) => Err(error),
     }
 }

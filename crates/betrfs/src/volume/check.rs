@@ -439,8 +439,7 @@ impl Check<'_> {
         let mut to_blame: Vec<usize> = errors.iter().filter_map(|error| self.findings.blame(error)).collect();
         to_blame.sort_unstable();
         to_blame.dedup();
-        let is_known = |error: &betree::Error| matches!(error, betree::Error::KnownDamage { .. });
-        let are_known = errors.iter().all(is_known);
+        let are_known = errors.iter().all(betree::Error::is_known_damage);
         if are_known && self.mends.is_some() {
             self.known.note(dict, &lo, &hi);
         }

@@ -548,8 +548,7 @@ fn linked_names(op: &Op<'_>, range: (Cut, Cut)) -> Result<Vec<LinkedName>> {
     while names.len() < NAMES_AT_ONCE {
         let next = links.next_past(&mut |unreadable| passed.extend(unreadable.errors));
         // Of known damage, the names are lost for good.
-        let is_known = |error: &betree::Error| matches!(error, betree::Error::KnownDamage { .. });
-        if let Some(error) = passed.drain(..).find(|error| !is_known(error)) {
+        if let Some(error) = passed.drain(..).find(|error: &betree::Error| !error.is_known_damage()) {
             return Err(error.into());
         }
         let Some((at, oid)) = next else { break };

@@ -118,7 +118,7 @@ impl Volume {
                 Ok(Some(pair)) => pair,
                 Ok(None) => break,
                 Err(error @ betree::Error::KnownDamage { .. }) => match entries.pass_unreadable() {
-                    Some(passed) if passed.errors.iter().all(is_known_damage) => {
+                    Some(passed) if passed.errors.iter().all(betree::Error::is_known_damage) => {
                         lost.get_or_insert(error.into());
                         continue;
                     }
@@ -262,8 +262,4 @@ impl Volume {
             self.evict_names(inode, now_ns);
         }
     }
-}
-
-fn is_known_damage(error: &betree::Error) -> bool {
-    matches!(error, betree::Error::KnownDamage { .. })
 }

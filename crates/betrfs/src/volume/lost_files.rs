@@ -19,7 +19,7 @@ use crate::volume::linked_copies::stored_object;
 /// Whether an error of who looks for the record of a linked file says that it was lost for good: it is not
 /// there, makes no sense, or a repair has noted its loss.
 pub(super) fn is_lost_for_good(error: &Error) -> bool {
-    matches!(error, Error::Damaged { .. } | Error::Engine(betree::Error::KnownDamage { .. }))
+    matches!(error, Error::Damaged { .. }) || error.is_known_damage()
 }
 
 /// What a linked file is by one of its names; a regular file if that was lost too.

@@ -4,14 +4,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use betree::debug::{Inspector, Owner};
 use betree::{Batch, Env};
 use betree_sim::MemDevice;
 use betrfs::{Error, Mending, OpenMode, QuotaLimits, SnapshotsBelow, Volume};
 
 use crate::detached::links;
 use crate::repair::{LINKS, META, codes};
-use crate::repair_changes::{leaves, repair_of, without};
+use crate::repair_changes::{leaves, nodes, repair_of, without};
 use crate::repair_rounds::removal_under_way;
 use crate::support::*;
 
@@ -37,17 +36,7 @@ fn sample(linked: usize) -> Disk {
 
 /// Blocks of the nodes of the list.
 fn nodes_of_links(disk: &Disk) -> Vec<u64> {
-    let options = Volume::engine_options(4 << 20);
-    let inspector = Inspector::open(disk.device.clone(), options, &mut |found| panic!("{found}")).unwrap();
-    let is_of_links = |id| {
-        let header = inspector.node(id, &mut |_| ()).and_then(|node| node.header);
-        header.is_some_and(|header| header.origin.dict == LINKS.0)
-    };
-    let blocks = inspector.map().into_iter();
-    blocks
-        .filter(|owned| matches!(owned.owner, Owner::Node(id) if is_of_links(id)))
-        .map(|owned| owned.blocks.start_block)
-        .collect()
+    nodes(disk, LINKS.0, |_| true)
 }
 
 fn name(file: usize) -> String {

@@ -41,6 +41,7 @@ mod quotas_of_removed;
 mod recompress;
 mod renames;
 mod repair;
+mod repair_cases;
 mod repair_changes;
 mod repair_rounds;
 mod restore;

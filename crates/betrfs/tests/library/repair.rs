@@ -13,12 +13,13 @@ use betrfs::{
 };
 
 use crate::acls::list;
+use crate::repair_cases::{CASES, Case, WITHOUT_AN_IMAGE};
 use crate::support::*;
 
 pub const META: DictId = DictId(0);
 pub const DATA: DictId = DictId(1);
 pub const LINKS: DictId = DictId(2);
-const USER: DictId = DictId(3);
+pub const USER: DictId = DictId(3);
 pub const VOLUME_BYTES: u64 = 8 << 20;
 pub const CACHE_BYTES: usize = 4 << 20;
 
@@ -28,10 +29,10 @@ pub const LINKS_AT: usize = 20;
 pub const FLAGS_AT: usize = 24;
 pub const SIZE_AT: usize = 32;
 pub const ENTRIES_AT: usize = 88;
-const SNAPSHOTS_AT: usize = 104;
+pub const SNAPSHOTS_AT: usize = 104;
 pub const OIDS_AT: usize = 24;
 /// The offset of the inode number in a redirect.
-const INO_AT: usize = 16;
+pub const INO_AT: usize = 16;
 
 pub type Pairs = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
 
@@ -151,11 +152,11 @@ pub const FOR_1: &[u8] = b"\0\0for 1";
 pub const FOR_50: &[u8] = b"\0\0for 50";
 pub const DIR: &[u8] = b"\0\0d";
 pub const FILE: &[u8] = b"\0d\0\0f";
-const SYMLINK: &[u8] = b"\0d\0\0s";
+pub const SYMLINK: &[u8] = b"\0d\0\0s";
 pub const NAME: &[u8] = b"\0\0a";
 pub const OTHER_NAME: &[u8] = b"\0d\0\0b";
 pub const SPARSE: &[u8] = b"\0\0sparse";
-const HELD: &[u8] = b"\0\0held";
+pub const HELD: &[u8] = b"\0\0held";
 pub const ROOT_KEY: &[u8] = b"\x05";
 pub const VOLUME_KEY: &[u8] = b"\x05\x01";
 
@@ -165,226 +166,9 @@ pub fn object(pairs: &Pairs) -> Vec<u8> {
     objects.next().unwrap().1.clone()
 }
 
-fn block(own: &[u8], number: u64) -> Vec<u8> {
+pub fn block(own: &[u8], number: u64) -> Vec<u8> {
     [own, b"\0", &number.to_be_bytes()].concat()
 }
-
-type Change = fn(&Pairs, &mut Batch);
-
-/// A way to damage the sample.
-struct Case {
-    code: &'static str,
-    change: Change,
-    /// The keys at which the repaired volume differs from the sound one.
-    differs: &'static [&'static str],
-}
-
-const CASES: &[Case] = &[
-    Case {
-        code: "wrong-entry-counts",
-        change: |pairs, batch| set(pairs, batch, META, DIR, ENTRIES_AT, &77u64.to_le_bytes()),
-        differs: &[],
-    },
-    Case {
-        code: "wrong-snapshot-count",
-        change: |pairs, batch| set(pairs, batch, META, HELD, SNAPSHOTS_AT, &0u32.to_le_bytes()),
-        differs: &[],
-    },
-    Case {
-        code: "wrong-link-count",
-        change: |pairs, batch| {
-            set(pairs, batch, META, &object(pairs), LINKS_AT, &7u32.to_le_bytes());
-            set(pairs, batch, META, FILE, LINKS_AT, &3u32.to_le_bytes());
-        },
-        differs: &[],
-    },
-    Case {
-        code: "nameless-file",
-        change: |_, batch| {
-            for name in [NAME, OTHER_NAME] {
-                batch.delete(META, name);
-                batch.delete(LINKS, name);
-            }
-        },
-        differs: &[
-            "0 \\x00\\x00a",
-            "0 \\x00\\x00d",
-            "0 \\x00\\x00lost+found",
-            "0 \\x00d\\x00\\x00b",
-            "0 \\x00lost+found\\x00\\x00#1",
-            "0 \\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01",
-            "0 \\x05",
-            "0 \\x05\\x01",
-            "2 \\x00\\x00a",
-            "2 \\x00d\\x00\\x00b",
-            "2 \\x00lost+found\\x00\\x00#1",
-        ],
-    },
-    Case {
-        code: "lost-file",
-        change: |pairs, batch| {
-            batch.delete(META, &object(pairs));
-            batch.delete(DATA, &block(&object(pairs), 0));
-        },
-        differs: &[
-            "0 \\x00\\x00a",
-            "0 \\x00\\x00d",
-            "0 \\x00d\\x00\\x00b",
-            "0 \\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01",
-            "0 \\x05",
-            "1 \\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00",
-            "2 \\x00\\x00a",
-            "2 \\x00d\\x00\\x00b",
-        ],
-    },
-    Case {
-        code: "wrong-redirect",
-        change: |pairs, batch| set(pairs, batch, META, NAME, INO_AT, &999u64.to_le_bytes()),
-        differs: &[],
-    },
-    Case { code: "name-not-listed", change: |_, batch| batch.delete(LINKS, NAME), differs: &[] },
-    Case {
-        code: "wrongly-listed",
-        change: |_, batch| batch.put(LINKS, DIR, &1u64.to_be_bytes()),
-        differs: &[],
-    },
-    Case {
-        code: "wrong-size",
-        change: |pairs, batch| set(pairs, batch, META, SYMLINK, SIZE_AT, &99u64.to_le_bytes()),
-        differs: &[],
-    },
-    Case {
-        code: "bytes-behind-end",
-        change: |_, batch| batch.put(DATA, &block(FILE, 2), &[3; 4000]),
-        differs: &["1 \\x00d\\x00\\x00f\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x02"],
-    },
-    Case { code: "lost-block", change: |_, batch| batch.delete(DATA, &block(FILE, 1)), differs: &[] },
-    Case {
-        code: "wrong-blocks",
-        change: |_, batch| batch.put(DATA, &block(SPARSE, 3), &[4; 4096]),
-        differs: &["0 \\x00\\x00sparse", "1 \\x00\\x00sparse\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x03"],
-    },
-    Case {
-        code: "lost-attribute",
-        change: |_, batch| batch.delete(DATA, &[FILE, b"\0\xffuser.x"].concat()),
-        differs: &["0 \\x00d\\x00\\x00f", "1 \\x00d\\x00\\x00f\\x00\\xffuser.x"],
-    },
-    Case {
-        code: "attribute-flag",
-        change: |pairs, batch| set(pairs, batch, META, FILE, FLAGS_AT, &0u32.to_le_bytes()),
-        differs: &[],
-    },
-    Case {
-        code: "bad-access-control-list",
-        change: |pairs, batch| {
-            // The tag of the last entry of the last attribute, which is the default list.
-            let mut record = pairs[&key(META, FOR_1)].clone();
-            let at = record.len() - 8;
-            record[at] = 0x40;
-            batch.put(META, FOR_1, &record);
-            let at = [FOR_50, b"\0\xffsystem.posix_acl_access"].concat();
-            set(pairs, batch, DATA, &at, 0, &3u32.to_le_bytes());
-        },
-        differs: &[
-            "0 \\x00\\x00for 1",
-            "0 \\x00\\x00for 50",
-            "1 \\x00\\x00for 50\\x00\\xffsystem.posix_acl_access",
-        ],
-    },
-    Case {
-        code: "wrong-access-control-list",
-        change: |pairs, batch| {
-            for dir in [FOR_1, FOR_50] {
-                set(pairs, batch, META, dir, MODE_AT, &0o040_711u32.to_le_bytes());
-            }
-        },
-        differs: &[
-            "0 \\x00\\x00for 1",
-            "0 \\x00\\x00for 50",
-            "1 \\x00\\x00for 50\\x00\\xffsystem.posix_acl_access",
-        ],
-    },
-    Case {
-        code: "wrong-quota-use",
-        change: |pairs, batch| set(pairs, batch, DATA, b"\0\0limited\0\xfe", 0, &[99]),
-        differs: &[],
-    },
-    Case {
-        code: "wrong-quota-use",
-        change: |_, batch| batch.delete(DATA, b"\0\0limited\0\xfe"),
-        differs: &[],
-    },
-    Case {
-        code: "ownerless-data",
-        change: |_, batch| {
-            batch.put(DATA, b"\0\0nobody\0\xffuser.y", b"value");
-            batch.put(DATA, b"\0\0d\0\xfe", &[0; 16]);
-            // A block of what is no file.
-            batch.put(DATA, &block(b"\0\0d", 0), b"data");
-        },
-        differs: &[],
-    },
-    Case {
-        code: "lost-record",
-        change: |_, batch| {
-            batch.put(DATA, &block(b"\0\0found", 0), &[7; 4096]);
-            batch.put(DATA, &block(b"\0\0found", 2), b"the end");
-        },
-        differs: &[
-            "0 \\x00\\x00found",
-            "0 \\x05",
-            "0 \\x05\\x01",
-            "1 \\x00\\x00found\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00",
-            "1 \\x00\\x00found\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x02",
-        ],
-    },
-    Case {
-        code: "bad-record",
-        change: |_, batch| batch.put(META, SYMLINK, b"\x01\x01 cut short"),
-        differs: &["0 \\x00\\x00d", "0 \\x00d\\x00\\x00s"],
-    },
-    Case { code: "bad-key", change: |_, batch| batch.put(META, b"\x01short", b"x"), differs: &[] },
-    // A detached tree of which no marker tells.
-    Case {
-        code: "bad-key",
-        change: |_, batch| {
-            batch.put(META, b"\x04\0\0\0\0\0\0\0\x09\0\0f", b"x");
-            batch.put(DATA, b"\x04\0\0\0\0\0\0\0\x09\0\0f\0\0", b"x");
-            batch.put(LINKS, b"\x04\0\0\0\0\0\0\0\x09\0\0f", &1u64.to_be_bytes());
-        },
-        differs: &[],
-    },
-    Case { code: "no-root", change: |_, batch| batch.delete(META, ROOT_KEY), differs: &["0 \\x05"] },
-    Case {
-        code: "no-volume-record",
-        change: |_, batch| batch.put(META, VOLUME_KEY, b"too short"),
-        differs: &["0 \\x05\\x01"],
-    },
-    Case {
-        code: "no-volume-record",
-        change: |_, batch| batch.delete(META, VOLUME_KEY),
-        differs: &["0 \\x05\\x01"],
-    },
-    Case {
-        code: "number-not-given",
-        change: |pairs, batch| set(pairs, batch, META, VOLUME_KEY, OIDS_AT, &1u64.to_le_bytes()),
-        differs: &[],
-    },
-    Case {
-        code: "no-directory",
-        change: |_, batch| batch.delete(META, DIR),
-        differs: &["0 \\x00\\x00d", "0 \\x05\\x01"],
-    },
-    Case { code: "later-version", change: |_, batch| batch.put(META, b"\x06later", b"x"), differs: &[] },
-    Case { code: "later-dictionary", change: |_, batch| batch.put(USER, b"key", b"x"), differs: &[] },
-];
-
-/// The codes of the file system that no image can have, with the reason.
-const WITHOUT_AN_IMAGE: &[(&str, &str)] = &[
-    ("lost-name", "known damage: see `lost_links`"),
-    ("memory-does-not-fit", "it is about tables in memory"),
-    ("not-read", "a device that fails while it is read"),
-];
 
 #[test]
 fn each_kind_of_wrong_record_is_named_and_mended_and_nothing_else_is_changed() {

@@ -256,7 +256,8 @@ pub fn interior(disk: &Disk, dict: u8) -> Vec<u64> {
     nodes(disk, dict, |height| height > 0)
 }
 
-fn nodes(disk: &Disk, dict: u8, of_height: impl Fn(u8) -> bool) -> Vec<u64> {
+/// The same of the nodes of some heights.
+pub fn nodes(disk: &Disk, dict: u8, of_height: impl Fn(u8) -> bool) -> Vec<u64> {
     let options = Volume::engine_options(4 << 20);
     let inspector = Inspector::open(disk.device.clone(), options, &mut |found| panic!("{found}")).unwrap();
     let is_one = |id| {

@@ -4,13 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use betree::debug::{Inspector, Owner};
 use betree::{Batch, Env};
 use betree_sim::MemDevice;
 use betrfs::{Error, Objects, Volume};
 
 use crate::repair::{DATA, ENTRIES_AT, LINKS, META, codes};
-use crate::repair_changes::{leaves, repair_of, without};
+use crate::repair_changes::{leaves, nodes, repair_of, without};
 use crate::support::*;
 
 const FILES: usize = 300;
@@ -140,15 +139,7 @@ fn a_lost_leaf_of_names_that_are_all_removed_leaves_no_damage() {
 #[test]
 fn damage_stays_where_records_may_be_older_than_names() {
     let disk = sample();
-    let options = Volume::engine_options(4 << 20);
-    let inspector = Inspector::open(disk.device.clone(), options, &mut |found| panic!("{found}")).unwrap();
-    let is_interior = |id| {
-        let header = inspector.node(id, &mut |_| ()).and_then(|node| node.header);
-        header.is_some_and(|header| header.origin.dict == META.0 && header.height == 1)
-    };
-    let nodes = inspector.map().into_iter();
-    let parents = nodes.filter(|owned| matches!(owned.owner, Owner::Node(id) if is_interior(id)));
-    let parents: Vec<u64> = parents.map(|owned| owned.blocks.start_block).collect();
+    let parents = nodes(&disk, META.0, |height| height == 1);
     let mut stayed = 0;
     for leaf in leaves(&disk, META.0) {
         let device = without(&disk, &[leaf]);

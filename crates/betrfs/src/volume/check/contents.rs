@@ -8,7 +8,6 @@ use betree::{Unreadable, counted};
 use super::code::Code;
 use super::losses::Lost;
 use super::{Check, EVERYTHING};
-use crate::error::Error;
 use crate::rules::with_perm_of;
 use crate::schema::block::{BLOCK, BLOCK_BYTES};
 use crate::schema::key::{self, DataTag};
@@ -337,14 +336,15 @@ impl Check<'_> {
     /// Makes a name of a linked file again that is known damage, if its directory is there. That counts it
     /// still.
     fn name_again(&mut self, at: &[u8], oid: u64) {
-        let is_lost = |read| matches!(read, Err(Error::Engine(betree::Error::KnownDamage { .. })));
         let (Some(redirect), Some((path, _))) =
             (self.links.get(&oid).map(|link| link.redirect(oid)), key::split_entry(at))
         else {
             return;
         };
         let dir = key::own(key::snapshots_of(path).unwrap_or(path));
-        if is_lost(self.op.get(META, at)) && matches!(self.op.get(META, &dir), Ok(Some(_))) {
+        if self.op.get(META, at).is_err_and(|error| error.is_known_damage())
+            && matches!(self.op.get(META, &dir), Ok(Some(_)))
+        {
             self.misfit(
                 Code::LostName,
                 at,

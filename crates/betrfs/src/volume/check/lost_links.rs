@@ -19,10 +19,9 @@ impl Check<'_> {
         let mut pairs = self.op.scan(LINKS, EVERYTHING);
         let mut gaps = Vec::new();
         while self.may_go_on() && pairs.next_past(&mut |gap| gaps.push(gap)).is_some() {}
-        let is_known = |error: &betree::Error| matches!(error, betree::Error::KnownDamage { .. });
         let mut lost = Vec::new();
         for gap in gaps {
-            if gap.errors.iter().all(is_known) {
+            if gap.errors.iter().all(betree::Error::is_known_damage) {
                 lost.push((gap.lo.clone(), gap.hi.clone()));
             }
             self.pass(LINKS, gap);

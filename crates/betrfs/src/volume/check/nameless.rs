@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use super::Check;
 use super::code::Code;
 use super::mends::{Change, Mends};
-use crate::error::Error;
 use crate::schema::{DATA, LINKS, META, Redirect, Stored, key};
 
 /// Names to try for the directory of files without a name.
@@ -47,7 +46,7 @@ impl Check<'_> {
     fn is_free(&mut self, own: &[u8]) -> bool {
         match self.op.get(META, own) {
             Ok(None) => true,
-            Err(Error::Engine(betree::Error::KnownDamage { .. })) => {
+            Err(error) if error.is_known_damage() => {
                 let mut ranges = Vec::from([(DATA, key::within(key::data(own)))]);
                 if let Some((path, name)) = key::split_entry(own) {
                     let below = key::child_path(path, name);

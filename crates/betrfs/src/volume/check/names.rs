@@ -253,7 +253,7 @@ impl Check<'_> {
     fn why_gone(&self, at: &[u8]) -> Option<&'static str> {
         match self.op.get(META, at) {
             Ok(None) => Some("its record is not there"),
-            Err(Error::Engine(betree::Error::KnownDamage { .. })) => Some("its record was lost"),
+            Err(error) if error.is_known_damage() => Some("its record was lost"),
             Ok(Some(_)) | Err(_) => None,
         }
     }
@@ -276,12 +276,11 @@ impl Check<'_> {
                 None => {}
             }
         }
-        let is_known = |error: &betree::Error| matches!(error, betree::Error::KnownDamage { .. });
         let mut lost = Vec::new();
         for gap in gaps {
             // The gap may reach on to snapshots and the root, of which this says nothing.
             let hi = gap.hi.clone().min(key::markers().1);
-            if gap.errors.iter().all(is_known) {
+            if gap.errors.iter().all(betree::Error::is_known_damage) {
                 lost.push((gap.lo.clone(), hi));
             }
             self.pass(META, gap);

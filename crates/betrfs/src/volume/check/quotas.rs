@@ -5,7 +5,6 @@ use alloc::format;
 
 use super::Check;
 use super::code::Code;
-use crate::error::Error;
 use crate::schema::{Amount, DATA, META, Stored, key};
 
 /// Number of quotas that are counted; what is beyond is not.
@@ -55,7 +54,7 @@ impl Check<'_> {
         let own = key::own(path);
         let used = key::quota_use(&own);
         let (stored, is_lost) = match self.op.get(DATA, &used) {
-            Err(Error::Engine(betree::Error::KnownDamage { .. })) => (Some(None), true),
+            Err(error) if error.is_known_damage() => (Some(None), true),
             _ => (self.get(DATA, &used), false),
         };
         let Some(stored) = stored.filter(|_| is_known) else {
