@@ -3,6 +3,7 @@
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::fs::FallocateFlags;
@@ -29,12 +30,22 @@ fn write(mounted: &Mounted, number: u64) -> io::Result<()> {
     File::create(mounted.path(format!("f{number}")))?.write_all(&noise(number, size_of(number)))
 }
 
-/// Writes files until the volume is full; returns the number of files written whole.
-fn fill(mounted: &Mounted) -> u64 {
+/// Writes files until there is no room for one, then makes directories until there is none for one of these;
+/// returns the number of files written whole, and the directories.
+fn fill(mounted: &Mounted) -> (u64, Vec<PathBuf>) {
     let failed = (0..).find_map(|number| Some((number, write(mounted, number).err()?)));
     let (whole, error) = failed.unwrap();
     assert_eq!(error.raw_os_error(), Some(Errno::NOSPC.raw_os_error()), "{error}");
-    whole
+    let mut dirs = Vec::new();
+    let error = loop {
+        let dir = mounted.path(format!("d{}", dirs.len()));
+        match fs::create_dir(&dir) {
+            Ok(()) => dirs.push(dir),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.raw_os_error(), Some(Errno::NOSPC.raw_os_error()), "{error}");
+    (whole, dirs)
 }
 
 fn assert_whole(mounted: &Mounted, numbers: impl Iterator<Item = u64>) {
@@ -48,9 +59,8 @@ fn remove(mounted: &Mounted, numbers: impl Iterator<Item = u64>) {
     numbers.for_each(|number| fs::remove_file(mounted.path(format!("f{number}"))).unwrap());
 }
 
-/// Renames every other file there and back, and changes its attributes.
+/// Renames every other file there and back, and changes its attributes. That needs no room; a directory would.
 fn rename_and_touch(mounted: &Mounted, whole: u64) {
-    fs::create_dir_all(mounted.path("elsewhere")).unwrap();
     for number in (0..whole).step_by(2) {
         let (name, other) = (format!("f{number}"), format!("elsewhere/a longer name for {number}"));
         fs::rename(mounted.path(&name), mounted.path(&other)).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -91,14 +101,17 @@ fn a_full_volume_keeps_its_files_and_frees_deleted_space() {
     let bytes_of = |files: u64| (0..files).map(|number| size_of(number) as u64).sum::<u64>();
     let mut first = 0;
     for round in 0..4 {
-        let whole = fill(&mounted);
+        fs::create_dir(mounted.path("elsewhere")).unwrap();
+        let (whole, dirs) = fill(&mounted);
         let full = available(&mounted);
-        println!("round {round}: {whole} files, {} MiB; {} MiB free", bytes_of(whole) >> 20, full >> 20);
+        let mib = bytes_of(whole) >> 20;
+        println!("round {round}: {whole} files, {mib} MiB; {} directories; {full} bytes free", dirs.len());
         first = if round == 0 { whole } else { first };
         assert!(bytes_of(whole) > VOLUME_BYTES / 2, "{} bytes fill it", bytes_of(whole));
         assert!(bytes_of(whole) > bytes_of(first) / 10 * 9, "space is lost from round to round");
         rename_and_touch(&mounted, whole);
         assert_whole(&mounted, 0..whole);
+        dirs.iter().for_each(|dir| fs::remove_dir(dir).unwrap());
 
         // Half of the files are deleted; the others stay whole, and half of the space is filled again.
         remove(&mounted, (0..whole).filter(|number| number % 16 < 8));
