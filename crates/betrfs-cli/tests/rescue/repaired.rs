@@ -137,3 +137,41 @@ fn below_lost_roots_a_repaired_volume_has_what_a_rescue_copies() {
     assert_eq!(right, extent.files, "files are as they were");
     volume.close().unwrap();
 }
+
+#[test]
+fn names_that_were_lost_are_given_up_only_when_asked_and_their_files_are_there_again() {
+    let extent = &super::damaged::SMALL;
+    let sample = extent.filled();
+    let is_leaf_of_names =
+        |block: &[u8]| block.starts_with(b"btrn") && (block[DICT_AT], block[HEIGHT_AT]) == (0, 0);
+    let whole = sample.bytes();
+    let leaves = whole.chunks(BLOCK_BYTES).enumerate().filter(|(_, block)| is_leaf_of_names(block));
+    let lost: Vec<usize> = leaves.map(|(index, _)| index * BLOCK_BYTES).step_by(2).collect();
+    assert!(!lost.is_empty());
+    lost.iter().for_each(|at| sample.write(at + 8, &[0; 8]));
+    assert_eq!(check(&sample, &["-y"]).0, Some(1));
+    let read_of_all = || -> Vec<bool> {
+        let volume = sample.open();
+        let are_right = (0..extent.files).map(|file| {
+            let read = read(&volume, &extent.path_of(file));
+            assert!(read.as_ref().is_err() || read.as_ref().unwrap() == &extent.contents(file), "{file}");
+            read.is_ok()
+        });
+        let are_right = are_right.collect();
+        volume.close().unwrap();
+        are_right
+    };
+    assert!(read_of_all().contains(&false));
+    let path = sample.path.to_str().unwrap();
+    assert_eq!(betrfs(&["check", "--accept-name-loss", path]).status.code(), Some(16), "without -y");
+    let (code, known) = check(&sample, &["-y"]);
+    assert!(code == Some(0) && known["known_damage"] != Value::Array(Vec::new()), "{known:#}");
+    let (code, told) = check(&sample, &["-y", "--accept-name-loss"]);
+    assert!(code == Some(1) && told["repair"]["written"] == true, "{told:#}");
+    let mut changes = told["repair"]["changes"].as_array().unwrap().iter();
+    assert!(changes.any(|change| change["code"] == "known-damage" && change["loses"] == true), "{told:#}");
+    let (code, left) = check(&sample, &["-y", "--accept-name-loss"]);
+    assert!(code == Some(0) && left["known_damage"] == Value::Array(Vec::new()), "{left:#}");
+    assert_eq!((&left["notes"], &left["problems"]), (&Value::Array(Vec::new()), &Value::Array(Vec::new())));
+    assert!(!read_of_all().contains(&false));
+}

@@ -59,7 +59,8 @@ fn remove(mounted: &Mounted, numbers: impl Iterator<Item = u64>) {
     numbers.for_each(|number| fs::remove_file(mounted.path(format!("f{number}"))).unwrap());
 }
 
-/// Renames every other file there and back, and changes its attributes. That needs no room; a directory would.
+/// Renames every other file there and back, and changes its attributes. That needs no room, as a directory
+/// would.
 fn rename_and_touch(mounted: &Mounted, whole: u64) {
     for number in (0..whole).step_by(2) {
         let (name, other) = (format!("f{number}"), format!("elsewhere/a longer name for {number}"));

@@ -31,7 +31,8 @@ pub(crate) use data::{
 };
 pub(crate) use describe::{describe, describe_cut, described};
 pub(crate) use detached::{
-    detached, detached_number, detached_objects, detached_own, detached_path, detached_snapshots,
+    all_detached, detached, detached_number, detached_objects, detached_own, detached_path,
+    detached_snapshots,
 };
 
 /// The longest name in bytes.
@@ -213,6 +214,19 @@ pub(crate) fn marker_id(key: &[u8]) -> Option<u64> {
 /// Bounds of all markers.
 pub(crate) fn markers() -> (Cut, Cut) {
     within(alloc::vec![MARKER])
+}
+
+/// Bounds of keys of `meta` that have no meaning, between those that have one and behind them.
+pub(crate) fn meaningless() -> [(Cut, Cut); 6] {
+    let between = |kind, next| (Cut::after([kind]), Cut::before([next]));
+    [
+        between(OBJECT, MARKER),
+        between(MARKER, SNAPSHOT),
+        between(SNAPSHOT, detached::DETACHED),
+        between(detached::DETACHED, ROOT),
+        (Cut::just_after(&ROOT_KEY), Cut::before(VOLUME_KEY)),
+        (Cut::just_after(&VOLUME_KEY), Cut::HIGH),
+    ]
 }
 
 fn numbered(kind: u8, number: u64) -> Vec<u8> {

@@ -332,10 +332,11 @@ fn scan<'v>(
     check.counts();
     check.quotas();
     check.data();
+    check.user();
     check.unowned_damage();
     check.links();
     check.link_counts();
-    check.user();
+    check.lost_names();
     check.finish()
 }
 

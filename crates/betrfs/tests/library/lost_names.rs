@@ -191,7 +191,11 @@ fn whatever_nodes_above_names_are_lost_a_repair_ends_clean() {
         let device = Arc::new(disk.device.copy());
         smash(&device, at);
         repaired_clean(&disk, &device, &format!("{at}"));
-        Volume::open(device, disk.options.clone()).unwrap().close().unwrap();
+        Volume::open(device.clone(), disk.options.clone()).unwrap().close().unwrap();
+        give_up(&disk, &device, &format!("{at}"));
+        let volume = Volume::open(device, disk.options.clone()).unwrap();
+        names(&volume, ROOT);
+        volume.close().unwrap();
     }
 }
 
@@ -211,6 +215,15 @@ fn a_root_that_is_lost_with_its_names_is_no_empty_directory() {
     let listed = volume.readdir(ROOT, 0, Objects::None, &mut |_| true);
     assert!(listed.as_ref().is_err_and(is_known_damage), "{listed:?}");
     volume.close().unwrap();
+    // Once that is given up, each file of which data are left is there again.
+    let given_up = Arc::new(device.copy());
+    give_up(&disk, &given_up, "all");
+    let volume = Volume::open(given_up, disk.options.clone()).unwrap();
+    for (path, expected) in tree().into_iter().filter(|(path, _)| !path.contains(".betrfs")) {
+        let entry = volume.resolve(path.as_bytes()).unwrap();
+        assert!(expected.is_none_or(|bytes| read_all(&volume, entry.node) == bytes.as_bytes()), "{path}");
+    }
+    volume.close().unwrap();
     // Once all that is lost was removed, the volume is empty, and as good as new.
     let volume = Volume::open(device.clone(), disk.options.clone()).unwrap();
     volume.remove_below(ROOT, SnapshotsBelow::Go).unwrap();
@@ -220,4 +233,68 @@ fn a_root_that_is_lost_with_its_names_is_no_empty_directory() {
     assert_eq!(contents(&volume, "/a/f5"), b"new");
     volume.close().unwrap();
     assert_eq!(examine(&disk, &device).problems, []);
+}
+
+/// Gives up what was lost of the names, after a repair that has noted it.
+fn give_up(disk: &Disk, device: &Arc<MemDevice>, what: &str) -> Repair {
+    let mending = Mending::AllAndLostNames;
+    let give_up =
+        || Volume::repair(device.clone(), &disk.options, mending, &mut |_| true, &mut |_, _| ()).unwrap();
+    let done = give_up();
+    assert_eq!((&*done.after.problems, &*done.in_vain), (&[][..], &[][..]), "{what}: {done:#?}");
+    assert_eq!(examine(disk, device).problems, [], "{what}: {done:#?}");
+    assert!(give_up().generation.is_none(), "{what}");
+    done
+}
+
+/// Each file with data has a name again, by which it is read; all names can be listed and made.
+#[test]
+fn names_that_were_lost_can_be_given_up_and_files_with_data_are_there_again() {
+    let disk = Disk::of_tiny_nodes(32 << 20);
+    fill(&disk);
+    let leaves = nodes_of_names(&disk.device, true);
+    let mut rng = Rng::new(5);
+    let mut cases: Vec<Vec<u64>> = leaves.iter().map(|(at, _)| vec![*at]).collect();
+    cases.extend((0..20).map(|_| (0..3).map(|_| rng.pick(&leaves).0).collect()));
+    cases.push(leaves.iter().map(|(at, _)| *at).collect());
+    let (mut given_up, mut kept_in_snapshots) = (0, 0);
+    for case in cases {
+        let device = Arc::new(disk.device.copy());
+        case.iter().for_each(|at| smash(&device, *at));
+        let what = format!("{case:?}");
+        if case.len() != 3 {
+            repaired_clean(&disk, &device, &what);
+        }
+        let done = give_up(&disk, &device, &what);
+        given_up += done.mended.iter().filter(|mended| mended.what.contains("given up")).count();
+        let volume = Volume::open(device.clone(), disk.options.clone()).unwrap();
+        for (path, expected) in tree() {
+            let resolved = volume.resolve(path.as_bytes());
+            match (&resolved, expected) {
+                (Ok(entry), Some(bytes)) => {
+                    assert_eq!(read_all(&volume, entry.node), bytes.as_bytes(), "{what}: {path}");
+                }
+                (Ok(entry), None) if !path.contains(".betrfs") => {
+                    assert!(!names(&volume, entry.node).is_empty(), "{what}: {path}");
+                }
+                (Ok(_), None) => {}
+                (Err(error), _) if path.contains(".betrfs") => {
+                    assert!(is_known_damage(error) || matches!(error, Error::NotFound), "{what}: {path}");
+                    kept_in_snapshots += usize::from(is_known_damage(error));
+                }
+                (Err(error), _) => panic!("{what}: {path}: {error}"),
+            }
+        }
+        let a = volume.resolve(b"/a").unwrap().node;
+        for dir in [ROOT, a] {
+            for name in 0..50 {
+                let name = format!("{name}n");
+                mkfile(&volume, dir, &name);
+                volume.unlink(dir, name.as_bytes()).unwrap();
+            }
+        }
+        volume.close().unwrap();
+        assert_eq!(examine(&disk, &device).problems, [], "{what}");
+    }
+    assert!(given_up > 20 && kept_in_snapshots > 0, "{given_up} {kept_in_snapshots}");
 }

@@ -31,6 +31,11 @@ pub struct Wanted {
     /// Mend without asking all that can be mended. What it takes away is listed first
     #[arg(short = 'y')]
     yes: bool,
+    /// With -y: give up the names that were lost. Where they may have been is nothing from then on, new ones
+    /// can be made there, and directories count what is left. Files of which data are left get their names
+    /// back, with a new record, and for root alone
+    #[arg(long, requires = "yes")]
+    accept_name_loss: bool,
     /// Write nothing, as without any option
     #[arg(short = 'n', conflicts_with_all = ["repair", "preen", "yes", "undo"])]
     nothing: bool,
@@ -87,7 +92,11 @@ pub fn run(arguments: &Arguments, shown: &str) -> Result<Outcome, Failure> {
     let device = Arc::new(betrfs_fuse::open_device(&arguments.volume)?);
     let is_asked =
         !wanted.yes && !wanted.preen && arguments.format == Format::Text && io::stdin().is_terminal();
-    let mending = if wanted.yes || is_asked { Mending::All } else { Mending::Safe };
+    let mending = match (wanted.yes || is_asked, wanted.accept_name_loss) {
+        (false, _) => Mending::Safe,
+        (true, false) => Mending::All,
+        (true, true) => Mending::AllAndLostNames,
+    };
     let mut progress = Progress::of_check(arguments.progress);
     let mut told: Outcome = Ok(());
     let open = device.clone();
@@ -103,15 +112,17 @@ pub fn run(arguments: &Arguments, shown: &str) -> Result<Outcome, Failure> {
     told?;
     let repair = repaired.map_err(|error| match mending {
         Mending::Safe => failed_with_way_out(shown, &error),
-        Mending::All if is_damage(&error) && !is_truncated(&error) => Failure::damage(format!(
-            "{shown}: {error}; no repair mends that: `betrfs rescue` copies out what is left"
-        )),
-        Mending::All => failed(shown, &error),
+        Mending::All | Mending::AllAndLostNames if is_damage(&error) && !is_truncated(&error) => {
+            Failure::damage(format!(
+                "{shown}: {error}; no repair mends that: `betrfs rescue` copies out what is left"
+            ))
+        }
+        Mending::All | Mending::AllAndLostNames => failed(shown, &error),
     })?;
     let verdict = verdict(shown, &repair);
     match arguments.format {
         Format::Json => print_json(&document(arguments, &repair, verdict.as_ref()))?,
-        Format::Text if repair.before.found() == 0 => {
+        Format::Text if repair.before.found() == 0 && repair.mended.is_empty() => {
             print(format_args!("{shown}: no problem found"))?;
             print_problems(shown, &repair.before.clone().into())?;
         }
@@ -181,7 +192,8 @@ fn ask(shown: &str) -> bool {
 fn verdict(shown: &str, repair: &Repair) -> Option<Failure> {
     let (found, left) = (repair.before.found(), repair.after.found());
     let changes = counted(repair.mended.len() as u64, "change", "changes");
-    if found == 0 {
+    // Known damage is no problem, though the caller may have it mended.
+    if found == 0 && repair.mended.is_empty() && repair.given_up == 0 {
         return None;
     }
     let back = "`betrfs check --undo` takes it back until it is mounted";

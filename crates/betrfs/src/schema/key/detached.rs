@@ -13,7 +13,7 @@ use betree::Cut;
 
 use super::{OBJECT, ROOT, SNAPSHOT, numbered, within};
 
-const DETACHED: u8 = 0x04;
+pub(super) const DETACHED: u8 = 0x04;
 
 /// The path of a detached tree, from which the keys of its entries are made.
 pub(crate) fn detached_path(number: u64) -> Vec<u8> {
@@ -23,6 +23,11 @@ pub(crate) fn detached_path(number: u64) -> Vec<u8> {
 /// Bounds of all keys of a detached tree.
 pub(crate) fn detached(number: u64) -> (Cut, Cut) {
     within(detached_path(number))
+}
+
+/// Bounds of all keys of detached trees.
+pub(crate) fn all_detached() -> (Cut, Cut) {
+    within(alloc::vec![DETACHED])
 }
 
 /// The prefix of the snapshots in a detached tree, instead of that in

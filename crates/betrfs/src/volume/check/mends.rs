@@ -43,6 +43,16 @@ pub enum Mending {
     Safe,
     /// All that can be done.
     All,
+    /// The same, and names that were lost are given up: where they may have been is nothing from then on, and
+    /// directories count what is left. In snapshots, which nobody changes, what is lost stays known damage.
+    AllAndLostNames,
+}
+
+impl Mending {
+    /// Whether something may be taken away.
+    pub(super) fn takes_away(self) -> bool {
+        self != Mending::Safe
+    }
 }
 
 /// A change by which a problem is mended.
@@ -143,7 +153,7 @@ impl Check<'_> {
         let remedy = code.remedy();
         let (what, loses) = match remedy {
             Remedy::Mended(what) => (what, false),
-            Remedy::Dropped(what) if mends.mending == Mending::All => (what, true),
+            Remedy::Dropped(what) if mends.mending.takes_away() => (what, true),
             Remedy::Dropped(_) | Remedy::Left(_) => return false,
         };
         let keys: Vec<(u8, Vec<u8>)> = changes.iter().map(Change::key).collect();
@@ -211,7 +221,7 @@ impl Check<'_> {
 
     /// Removes known damage over keys of `data` or `meta` that no file has.
     pub(super) fn mend_unowned_damage(&mut self, dict: DictId, ranges: &[(Cut, Cut)]) {
-        let Some(mends) = self.mends.as_mut().filter(|mends| mends.mending == Mending::All) else { return };
+        let Some(mends) = self.mends.as_mut().filter(|mends| mends.mending.takes_away()) else { return };
         if ranges.is_empty() {
             return;
         }
@@ -221,6 +231,27 @@ impl Check<'_> {
             counted(ranges.len() as u64, "range", "ranges")
         );
         mends.done.push(Mended { code: FindingCode::KnownDamage.name(), loses: false, what });
+    }
+
+    /// Whether names that were lost are to be given up, and there is nothing else to mend any more.
+    pub(super) fn may_give_up_names(&self) -> bool {
+        let is_wanted = |mends: &Mends| mends.mending == Mending::AllAndLostNames && mends.done.is_empty();
+        self.is_mending() && self.mends.as_ref().is_some_and(is_wanted)
+    }
+
+    /// Removes known damage over names that were lost. The next look counts what is left, and makes records
+    /// for files of which data are left.
+    pub(super) fn give_up_names(&mut self, ranges: &[(Cut, Cut)]) {
+        let Some(mends) = &mut self.mends else { return };
+        for (lo, hi) in ranges {
+            mends.batch().delete_range(META, lo, hi);
+            let what = format!(
+                "the names that were lost from {} to {}: they are given up",
+                key::describe_cut(lo, "the first"),
+                key::describe_cut(hi, "the last")
+            );
+            mends.done.push(Mended { code: FindingCode::KnownDamage.name(), loses: true, what });
+        }
     }
 
     /// Mends by a change of the record at a key, which may have been changed before; returns whether it is
@@ -407,7 +438,7 @@ impl Check<'_> {
     /// Removes known damage from the list of links; returns whether it is made anew there.
     pub(super) fn mend_lost_links(&mut self, ranges: &[(Cut, Cut)]) -> bool {
         let is_mending = self.is_mending();
-        let is_wanted = |mends: &&mut Mends| is_mending && mends.mending == Mending::All;
+        let is_wanted = |mends: &&mut Mends| is_mending && mends.mending.takes_away();
         let Some(mends) = self.mends.as_mut().filter(is_wanted) else { return false };
         ranges.iter().for_each(|(lo, hi)| mends.batch().delete_range(LINKS, lo, hi));
         let what = "the list of names of linked files is made anew where it was lost".into();

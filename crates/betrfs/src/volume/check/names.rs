@@ -478,8 +478,8 @@ impl Check<'_> {
         if counted == found && !counts_none && !is_due {
         } else if may_be_more && lacks && !counts_none && !is_due {
             if path.is_empty() && !self.unread_names {
-                let what = "names in the root were lost, and none can be made where they may have been, which only \
-                            a new volume mends: `betrfs rescue` copies out what is left";
+                let what = "names in the root were lost, and none can be made where they may have been: `betrfs \
+                            check -y --accept-name-loss` gives them up";
                 self.findings.note(what.into());
             }
             let unchecked = &mut self.unchecked;

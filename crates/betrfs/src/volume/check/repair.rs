@@ -60,8 +60,9 @@ impl Volume {
     /// Mends what can be mended without guessing. `consent` gets the problems and all changes, made in memory
     /// alone; if it returns `true` they are written as one checkpoint, so that a crash leaves the volume as
     /// it was or repaired. Nothing is written where there is nothing to mend, where not fewer problems are
-    /// left, or where something is of a later version. With [`Mending::All`] problems do not count that no
-    /// repair mends, and of whose kinds none was found before: they were hidden behind what is mended.
+    /// left, or where something is of a later version. Where something may be taken away, problems do not
+    /// count that no repair mends, and of whose kinds none was found before: they were hidden behind what is
+    /// mended.
     /// [`betree::undo_repair`] takes it back until the next opening for changes.
     ///
     /// ```
@@ -95,7 +96,9 @@ impl Volume {
         let mut findings = Findings::default();
         let env = match mending {
             Mending::Safe => Env::open(device, engine_options)?,
-            Mending::All => Env::open_for_repair(device, engine_options, &mut |found| findings.found(found))?,
+            Mending::All | Mending::AllAndLostNames => {
+                Env::open_for_repair(device, engine_options, &mut |found| findings.found(found))?
+            }
         };
         let mends = || Some(Mends::new(mending, options.platform.now_ns()));
         env.check(&mut |found| findings.found(found), progress)?;
@@ -106,7 +109,8 @@ impl Volume {
             return Err(refused);
         }
         let mut repair = Repair { before, ..Repair::default() };
-        if repair.before.problems.is_empty() {
+        let gives_up_names = mending == Mending::AllAndLostNames && !repair.before.known_damage.is_empty();
+        if repair.before.problems.is_empty() && !gives_up_names {
             return Ok(repair);
         }
         if repair.before.is_of_later_version() {
@@ -117,7 +121,7 @@ impl Volume {
             progress(done, all);
             ControlFlow::Continue(())
         };
-        let noted = if mending == Mending::All { note_damage(&env, &mut repair)? } else { None };
+        let noted = if mending.takes_away() { note_damage(&env, &mut repair)? } else { None };
         let may_be_older = noted.as_ref().is_some_and(|noted| !noted.found_again.is_empty());
         let mends = || mends().map(|mends| mends.of_older(may_be_older));
         if may_be_older {
@@ -182,14 +186,19 @@ fn is_progress(repair: &Repair, mending: Mending) -> bool {
     // The engine's problems are listed first.
     let lacks_parts = |report: &Report| report.problems.iter().any(|problem| is_lost(problem.code));
     let opens_again = lacks_parts(before) && !lacks_parts(after) && after.refused.is_none();
-    if mending == Mending::All && repair.in_vain.is_empty() && opens_again {
+    // Known damage is no problem that could be counted.
+    let gave_names_up = mending == Mending::AllAndLostNames
+        && !lacks_parts(after)
+        && after.refused.is_none()
+        && repair.mended.iter().any(|mended| mended.code == FindingCode::KnownDamage.name() && mended.loses);
+    if mending.takes_away() && repair.in_vain.is_empty() && (opens_again || gave_names_up) {
         return true;
     }
     let is_known = |code: &str| before.problems.iter().any(|problem| problem.code == code);
     let counted = after.problems.iter().filter(|problem| is_known(problem.code) || is_mended(problem.code));
     let counted = counted.count() as u64;
     let are_all_listed = before.problems_more == 0 && after.problems_more == 0;
-    let may_uncover = mending == Mending::All && are_all_listed && repair.in_vain.is_empty();
+    let may_uncover = mending.takes_away() && are_all_listed && repair.in_vain.is_empty();
     after.found() < before.found() || (may_uncover && counted < before.found())
 }
 

@@ -1,5 +1,5 @@
-//! Known damage over keys of `data` that no file has, and over names that no directory misses: nothing was
-//! lost there, and it can go.
+//! Known damage over keys of `data` that no file has, over names that no directory misses, and over keys that
+//! have no meaning: nothing was lost there, and it can go.
 //!
 //! Of a lost leaf nothing tells which keys it had, so its damage lies over its whole range: over the blocks
 //! of files, and between them. Where all names in the range can be read, they tell which keys files may have.
@@ -17,7 +17,7 @@ use betree::{Cut, DictId};
 use super::Check;
 use crate::contents::POINT_DELETES_MAX;
 use crate::schema::block::BLOCK;
-use crate::schema::{DATA, LINKS, META, Record, Stored, XattrValue, key};
+use crate::schema::{DATA, LINKS, META, Record, Stored, USER, XattrValue, key};
 use crate::types::FileType;
 
 /// A range of keys.
@@ -31,6 +31,10 @@ pub(super) struct Known {
     data: Vec<Range>,
     objects: Vec<Range>,
     names: Vec<Range>,
+    /// Of detached trees.
+    detached: Vec<Range>,
+    /// Of `meta` and `user` where this version has none: a later one would have a feature word.
+    meaningless: Vec<(DictId, Range)>,
 }
 
 impl Known {
@@ -40,6 +44,12 @@ impl Known {
         } else if dict == META {
             self.objects.extend(clipped((lo, hi), &key::objects()));
             self.names.extend(key::names().iter().filter_map(|names| clipped((lo, hi), names)));
+            self.detached.extend(clipped((lo, hi), &key::all_detached()));
+            let meaningless = key::meaningless();
+            let parts = meaningless.iter().filter_map(|range| clipped((lo, hi), range));
+            self.meaningless.extend(parts.map(|part| (META, part)));
+        } else if dict == USER {
+            self.meaningless.push((USER, (lo.clone(), hi.clone())));
         }
     }
 }
@@ -48,6 +58,8 @@ impl Known {
 #[derive(Default)]
 pub(super) struct Incomplete {
     ranges: Vec<Range>,
+    /// Those of them that are in snapshots.
+    in_snapshots: Vec<Range>,
     /// Whether some are missing.
     are_more: bool,
     /// Whether the root was counted: without it nothing tells what was lost.
@@ -59,21 +71,25 @@ impl Incomplete {
     /// them, and snapshots.
     pub fn counted(&mut self, path: &[u8], lacks: [bool; 3]) {
         let [names, directories, snapshots] = lacks;
+        let is_in_snapshot = key::is_in_snapshot(path);
         self.has_root |= path.is_empty();
         if directories {
-            self.add(key::subtree(path));
-            self.add(key::snapshots_below(path));
+            self.add(key::subtree(path), is_in_snapshot);
+            self.add(key::snapshots_below(path), is_in_snapshot);
         } else if names {
-            self.add(key::entries(path));
+            self.add(key::entries(path), is_in_snapshot);
         }
         if snapshots {
-            self.add(key::within(key::child_path(&key::snapshots_path(path), b"")));
+            self.add(key::within(key::child_path(&key::snapshots_path(path), b"")), is_in_snapshot);
         }
     }
 
-    fn add(&mut self, range: Range) {
+    fn add(&mut self, range: Range, is_in_snapshot: bool) {
         self.are_more |= self.ranges.len() >= INCOMPLETE_MAX;
         if !self.are_more {
+            if is_in_snapshot {
+                self.in_snapshots.push(range.clone());
+            }
             self.ranges.push(range);
         }
     }
@@ -85,8 +101,16 @@ impl Check<'_> {
     /// in this look has keys only in the next one.
     pub(super) fn unowned_damage(&mut self) {
         let known = core::mem::take(&mut self.known);
+        self.known.names = joined(known.names);
         if !self.is_mending() || self.lacks_records || self.gaps.touch(META, &key::markers()) {
             return;
+        }
+        for dict in [META, USER] {
+            let of_it = known.meaningless.iter().filter(|(of, _)| *of == dict);
+            self.mend_unowned_damage(dict, &joined(of_it.map(|(_, range)| range.clone()).collect()));
+        }
+        if self.detached.is_empty() {
+            self.mend_unowned_damage(META, &joined(known.detached));
         }
         let mut unowned = Vec::new();
         for range in joined(known.data) {
@@ -95,7 +119,7 @@ impl Check<'_> {
             }
         }
         self.mend_unowned_damage(DATA, &unowned);
-        self.damage_of_no_names(known.names);
+        self.damage_of_no_names();
         let [names, snapshots] = key::names();
         let are_names_lost = self.gaps.touch(META, &names) || self.gaps.touch(META, &snapshots);
         if are_names_lost || !self.detached.is_empty() || self.unchecked.links_uncounted > 0 {
@@ -105,29 +129,40 @@ impl Check<'_> {
         // In the order of their keys.
         let owned: Vec<Range> = self.lost_objects.iter().map(|oid| only(key::object(*oid))).collect();
         for range in joined(known.objects) {
-            let from = owned.partition_point(|(_, end)| *end <= range.0);
-            let to = owned.partition_point(|(begin, _)| *begin < range.1);
-            outside(range, owned.get(from..to).unwrap_or_default().to_vec(), &mut unowned);
+            outside(range.clone(), touching(&owned, &range).to_vec(), &mut unowned);
         }
         self.mend_unowned_damage(META, &unowned);
     }
 
     /// Collects deletes of known damage over names of directories that have all that they count.
-    fn damage_of_no_names(&mut self, known: Vec<Range>) {
-        let Incomplete { ranges, are_more, has_root } = core::mem::take(&mut self.incomplete);
-        if are_more || !has_root || !self.unchecked.are_all_dirs_counted() || self.may_be_older() {
+    fn damage_of_no_names(&mut self) {
+        let Incomplete { ranges, are_more, has_root, .. } = &self.incomplete;
+        if *are_more || !has_root || !self.unchecked.are_all_dirs_counted() || self.may_be_older() {
             return;
         }
-        let incomplete = joined(ranges);
+        let incomplete = joined(ranges.clone());
         let mut unowned = Vec::new();
-        for range in joined(known) {
-            let from = incomplete.partition_point(|(_, end)| *end <= range.0);
-            let to = incomplete.partition_point(|(begin, _)| *begin < range.1);
-            outside(range, incomplete.get(from..to).unwrap_or_default().to_vec(), &mut unowned);
+        for range in &self.known.names {
+            outside(range.clone(), touching(&incomplete, range).to_vec(), &mut unowned);
         }
         // Counts that are wrong may hide no name of which there is a trace.
         unowned.retain(|range| !self.have_traces(range));
         self.mend_unowned_damage(META, &unowned);
+    }
+
+    /// Collects deletes of the known damage over names, if the caller gives these up and nothing else is left
+    /// to mend: of all but that in snapshots. What these have lost hinders nobody, for nothing is made there
+    /// and they can be removed; and who reads them, or goes back to them, has to hear of it.
+    pub(super) fn lost_names(&mut self) {
+        if self.incomplete.are_more || !self.may_give_up_names() {
+            return;
+        }
+        let kept = joined(self.incomplete.in_snapshots.clone());
+        let mut given_up = Vec::new();
+        for range in &self.known.names {
+            outside(range.clone(), touching(&kept, range).to_vec(), &mut given_up);
+        }
+        self.give_up_names(&given_up);
     }
 
     /// Whether data, or the list of names of linked files, tell of names in a range.
@@ -187,6 +222,13 @@ fn joined(mut ranges: Vec<Range>) -> Vec<Range> {
         }
     }
     joined
+}
+
+/// Those of ranges, which are in order and apart, that have a part of another one.
+fn touching<'r>(ranges: &'r [Range], (lo, hi): &Range) -> &'r [Range] {
+    let from = ranges.partition_point(|(_, end)| *end <= *lo);
+    let to = ranges.partition_point(|(begin, _)| *begin < *hi);
+    ranges.get(from..to).unwrap_or_default()
 }
 
 fn clipped((lo, hi): (&Cut, &Cut), to: &Range) -> Option<Range> {
