@@ -253,8 +253,16 @@ impl Volume {
         let now_ns = self.platform.now_ns();
         // Messages apply after clones: if one file moved as messages, they would hit the other.
         let by_range = is_large(&one.state.read().record) || is_large(&other.state.read().record);
-        let there = self.relocate(exclusive, op, there, self.orphans.occupy(&to.key()), by_range, now_ns)?;
-        let back = self.relocate(exclusive, op, back, self.orphans.occupy(&from.key()), by_range, now_ns)?;
+        let relocated = |wanted: &Move<'_>, by_range| {
+            let is_occupied = self.orphans.occupy(&wanted.to.key());
+            self.relocate(exclusive, op, wanted, is_occupied, by_range, now_ns)
+        };
+        let mut both = (relocated(there, by_range)?, relocated(back, by_range)?);
+        // A small file with lost blocks moves as a range too.
+        if !by_range && both.0.overwrites_blocks() != both.1.overwrites_blocks() {
+            both = (relocated(there, true)?, relocated(back, true)?);
+        }
+        let (there, back) = both;
         let mut batch = Batch::new();
         there.leave(&mut batch, &from.key());
         back.leave(&mut batch, &to.key());

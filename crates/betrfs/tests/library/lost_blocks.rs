@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use betree::{Batch, DictId, Env};
 use betree_sim::MemDevice;
-use betrfs::{Error, Mending, Objects, SetAttr, Volume, XattrMode};
+use betrfs::{Error, Mending, Objects, RenameFlags, SetAttr, Volume, XattrMode};
 
 use crate::repair::codes;
 use crate::repair_changes::{leaves, repair_of, without};
@@ -268,4 +268,36 @@ fn lost_blocks_beside_a_lost_leaf_are_no_zeros_either() {
         }
         volume.close().unwrap();
     }
+}
+
+/// Their blocks move as a range, and those of the other one as messages, if both are small.
+#[test]
+fn files_that_have_lost_blocks_are_exchanged_with_others_and_keep_what_is_left() {
+    let disk = without_blocks();
+    repair_of(&disk, &disk.device);
+    let volume = open(&disk, &disk.device);
+    let left: Vec<Vec<Option<Vec<u8>>>> = LOST
+        .into_iter()
+        .map(|(name, len, _)| (0..len.div_ceil(BLOCK)).map(|number| block(&volume, name, number)).collect())
+        .collect();
+    let exchange = RenameFlags { exchange: true, ..RenameFlags::default() };
+    for ((name, ..), left) in LOST.into_iter().zip(&left) {
+        for is_first in [true, false] {
+            let other = mkfile(&volume, ROOT, "other").node;
+            volume.write(other, 0, &text("other", 7 * BLOCK)).unwrap();
+            let (one, two) = if is_first { (name, "other") } else { ("other", name) };
+            volume.rename(ROOT, one.as_bytes(), ROOT, two.as_bytes(), exchange).unwrap();
+            assert!(contents(&volume, &format!("/{name}")) == text("other", 7 * BLOCK), "{name}");
+            for (number, expected) in left.iter().enumerate() {
+                assert!(block(&volume, "other", number) == *expected, "{name}, {number}, {is_first}");
+            }
+            volume.rename(ROOT, b"other", ROOT, name.as_bytes(), RenameFlags::default()).unwrap();
+            for (number, expected) in left.iter().enumerate() {
+                assert!(block(&volume, name, number) == *expected, "{name}, {number}, {is_first}");
+            }
+        }
+    }
+    let report = volume.check(&mut |_, _| ()).unwrap();
+    assert_eq!(report.problems, []);
+    volume.close().unwrap();
 }
