@@ -37,6 +37,7 @@ use crate::engine::scheduler::Scheduler;
 use crate::engine::{Engine, Opened};
 use crate::error::{Error, Result};
 use crate::format::superblock::Identity;
+use crate::format::superblock::features::Features;
 use crate::format::superblock::growth_limit;
 use crate::format::superblock::scrub_record::ScrubRecord;
 use crate::health::State;
@@ -89,6 +90,8 @@ pub struct Env {
     wants_node_copies: AtomicBool,
     /// Whether the next superblock says that pairs may ask for a compression.
     pairs_are_to_ask: AtomicBool,
+    /// Whether a repair has ever noted the loss of keys, as of the opening.
+    had_known_damage: bool,
     /// The record of the last scrub as the next superblock will store it.
     pub(crate) last_scrub: Mutex<Option<ScrubRecord>>,
     /// How far deletes are carried out to free their space, while they are.
@@ -114,6 +117,7 @@ impl Env {
             pairs_are_to_ask: AtomicBool::new(false),
             wants_node_copies,
             growth_limit_bytes: AtomicU64::new(growth_limit::of(&committed.superblock.tail)),
+            had_known_damage: committed.superblock.features.incompat & Features::KNOWN_DAMAGE != 0,
             last_scrub: Mutex::new(ScrubRecord::of(&committed.superblock.tail)),
             checkpoint: Mutex::new(committed),
             opened,
@@ -150,6 +154,12 @@ impl Env {
     /// ([`LogLoss::Accept`](crate::LogLoss::Accept)).
     pub fn log_loss(&self) -> Option<&Error> {
         self.opened.log_loss.as_ref()
+    }
+
+    /// Whether a query may come to [`Error::KnownDamage`]: a repair before this opening has noted the loss of
+    /// keys, which may have been healed since.
+    pub fn may_have_known_damage(&self) -> bool {
+        self.had_known_damage
     }
 
     /// Whether all dictionaries hold the commits up to the same change. They may differ only after

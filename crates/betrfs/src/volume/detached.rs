@@ -392,6 +392,10 @@ impl Volume {
     ) -> Result<()> {
         let (mut batch, mut records) = (Batch::new(), BTreeMap::new());
         for (at, old) in names.iter().filter(|(_, old)| *old < number) {
+            if self.is_lost_name(op, at)? {
+                batch.delete(LINKS, at);
+                continue;
+            }
             let new = match new_files.get(old) {
                 Some(new) => *new,
                 None => match copied_object(op, number, *old) {

@@ -56,6 +56,9 @@ impl Volume {
             }
             let oid =
                 oid.try_into().map(u64::from_be_bytes).map_err(|_| damaged(at, "it is no object id"))?;
+            if self.is_lost_name(op, at)? {
+                continue;
+            }
             let rest = at.get(from_path.len()..).unwrap_or_default();
             names.entry(oid).or_default().push([to_path, rest].concat());
         }

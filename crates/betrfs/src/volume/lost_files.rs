@@ -63,6 +63,22 @@ impl Volume {
         })
     }
 
+    /// Whether a name that the list of the names of linked files has was lost itself, as one may be whose
+    /// directory is lost. A copy has it neither in its list nor anywhere else: it would count a file that
+    /// what it is made of does not.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(super) fn is_lost_name(&self, op: &Op<'_>, at: &[u8]) -> Result<bool> {
+        if !self.env.may_have_known_damage() {
+            return Ok(false);
+        }
+        match op.get(META, at) {
+            Err(error) if error.is_loss() => Ok(error.is_known_damage()),
+            read => read.map(|_| false),
+        }
+    }
+
     /// The lost file of a redirect, which stands for its names alone.
     pub(super) fn lost_object(
         &self,

@@ -88,3 +88,64 @@ fn lost_files_count_for_no_quota_before_they_are_removed_or_after() {
     }
     assert!(met > 2, "{met}");
 }
+
+/// Names below a directory whose own record is lost, of which some are lost too: the list of them has these
+/// still, and their files are there.
+#[test]
+fn copies_count_no_more_of_a_lost_directory_than_what_they_are_made_of() {
+    const LINKED: usize = 200;
+    let mut met = 0;
+    for links_alone_max in [2, 1000] {
+        let mut disk = Disk::of_tiny_nodes(32 << 20);
+        disk.options.links_alone_max = links_alone_max;
+        let volume = disk.open();
+        let q = mkdir(&volume, ROOT, "q").node;
+        volume.set_quota(q, QuotaLimits::default()).unwrap();
+        let sub = mkdir(&volume, q, "sub").node;
+        for file in 0..LINKED {
+            let name = format!("file{file:03}");
+            let made = volume.create_with(sub, name.as_bytes(), &new_file(), b"text").unwrap().node;
+            volume.link(made, sub, format!("other{file:03}").as_bytes()).unwrap();
+        }
+        for file in 0..LINKED {
+            mkfile(&volume, q, &format!("file{file:03}"));
+        }
+        let beside = mkdir(&volume, ROOT, "beside").node;
+        for file in 0..2 * LINKED {
+            mkfile(&volume, beside, &format!("so that all above are in leaves {file:03}"));
+        }
+        volume.close().unwrap();
+        drop(volume);
+        let all = leaves(&disk, META.0);
+        let is_sub_lost = |leaf: &u64| {
+            let device = without(&disk, &[*leaf]);
+            repair_of(&disk, &device);
+            let volume = open(&disk, &device);
+            let is_it = volume.resolve(b"/q").is_ok() && volume.resolve(b"/q/sub").is_err();
+            volume.close().unwrap();
+            is_it
+        };
+        let of_sub: Vec<u64> = all.iter().copied().filter(is_sub_lost).collect();
+        assert_eq!(of_sub.len(), 1, "{}", all.len());
+        for leaf in all.iter().filter(|leaf| !of_sub.contains(leaf)) {
+            let device = without(&disk, &[of_sub[0], *leaf]);
+            assert_eq!(repair_of(&disk, &device).after.problems, []);
+            let volume = open(&disk, &device);
+            let Ok(q) = volume.resolve(b"/q") else { continue };
+            let before = used(&volume, q.node).used;
+            volume.clone_inode(q.node, ROOT, b"copy").unwrap();
+            let copy = volume.resolve(b"/copy").unwrap().node;
+            assert_eq!(used(&volume, copy).used, before);
+            assert_eq!(volume.check(&mut |_, _| ()).unwrap().problems, [], "{links_alone_max}, {leaf}");
+            volume.remove_below(q.node, SnapshotsBelow::Go).unwrap();
+            volume.remove_below(copy, SnapshotsBelow::Go).unwrap();
+            assert_eq!(volume.check(&mut |_, _| ()).unwrap().problems, []);
+            for dir in [q.node, copy] {
+                assert_eq!((used(&volume, dir).used.bytes, used(&volume, dir).used.objects), (0, 0));
+            }
+            volume.close().unwrap();
+            met += 1;
+        }
+    }
+    assert!(met > 4, "{met}");
+}
