@@ -132,7 +132,11 @@ impl Volume {
         let shared = self.namespace.shared();
         match self.table.get(node) {
             Some(inode) if self.is_removed(&shared, &inode) => Err(Error::Stale),
-            found => Ok(found.map(|inode| inode.looked_up())),
+            Some(inode) => {
+                inode.refuse_lost()?;
+                Ok(Some(inode.looked_up()))
+            }
+            None => Ok(None),
         }
     }
 

@@ -102,6 +102,7 @@ fn nothing_but_their_names_is_left_of_lost_files() {
         assert_eq!(volume.lookup_lost(ROOT, b"a"), Err(Error::NotFound), "it is no lost file");
         let refused = [
             volume.getattr(node).err(),
+            volume.find_inode(node).err(),
             volume.write(node, 0, b"new").err(),
             volume.setattr(node, &cut).err(),
             volume.open_inode(node).err(),
