@@ -27,6 +27,9 @@ use crate::types::{FileType, InodeId, NAMES_AT_ONCE};
 /// The first cookie: the smaller ones are left for `.` and `..`.
 pub(crate) const COOKIE_FIRST: u64 = 3;
 
+/// Number of queries for absent names after which a directory is read whole.
+const MISSES_MAX: u32 = 2;
+
 /// The first capacity for names.
 const NAMES_MIN: usize = 4;
 
@@ -108,6 +111,8 @@ pub(crate) struct Directory {
     pub snapshots: Option<InodeId>,
     /// Number of queries for absent names since the directory came into memory.
     pub misses: u32,
+    /// The number of them at which all names are read.
+    pub misses_max: u32,
     /// Number of entries removed since the directory came into memory, including those in removed
     /// directories.
     pub removed: u64,
@@ -130,10 +135,18 @@ impl Directory {
             is_due: false,
             snapshots: None,
             misses: 0,
+            misses_max: MISSES_MAX,
             removed: 0,
             queued: false,
             total,
         }
+    }
+
+    /// Notes that all names were read that are there. One that has lost some stays incomplete, so it is read
+    /// again only after as many queries as it has names.
+    pub fn all_were_read(&mut self, is_complete: bool) {
+        let many = u32::try_from(self.len()).unwrap_or(u32::MAX);
+        (self.misses, self.misses_max) = (0, if is_complete { MISSES_MAX } else { MISSES_MAX.max(many) });
     }
 
     pub fn len(&self) -> usize {

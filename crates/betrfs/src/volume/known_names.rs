@@ -18,9 +18,6 @@ use crate::types::{NAMES_AT_ONCE, Objects, SNAPSHOTS_NAME};
 use crate::volume::Volume;
 use crate::volume::lookup::name_of_redirect;
 
-/// Number of queries for absent names after which a directory is read whole.
-const MISSES_MAX: u32 = 2;
-
 /// Number of directories whose names one call evicts, at most.
 const DIRS_AT_ONCE: usize = 8;
 
@@ -52,7 +49,7 @@ impl Volume {
 
     fn should_read_all(&self, state: &State, name: &[u8]) -> bool {
         let is_small = state.record.entries <= self.names_max as u64 / 2;
-        let is_wanted = |dir: &Directory| dir.get(name).is_none() && dir.misses >= MISSES_MAX;
+        let is_wanted = |dir: &Directory| dir.get(name).is_none() && dir.misses >= dir.misses_max;
         is_small && !state.is_complete() && state.dir.as_deref().is_some_and(is_wanted)
     }
 
@@ -158,8 +155,9 @@ impl Volume {
                 return Ok(Names::Some { last: name });
             }
         }
-        state.dir_mut()?.misses = 0;
-        Ok(if state.is_complete() { Names::AllKnown } else { Names::AllThatAreLeft })
+        let is_complete = state.is_complete();
+        state.dir_mut()?.all_were_read(is_complete);
+        Ok(if is_complete { Names::AllKnown } else { Names::AllThatAreLeft })
     }
 
     /// Gives a cookie to each name of a directory that has none, in the order of the names. The caller holds

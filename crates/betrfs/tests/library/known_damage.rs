@@ -9,8 +9,8 @@ use betree::{Batch, Cut, DictId, Env};
 use betree_platform::{BLOCK_BYTES, Device};
 use betree_sim::{MemDevice, Rng};
 use betrfs::{
-    Error, FileType, InodeId, Mended, Mending, Objects, Repair, Report, SetAttr, SnapshotsBelow, Volume,
-    XattrMode,
+    Error, FileType, InodeId, Mended, Mending, Objects, OpKind, Repair, Report, SetAttr, SnapshotsBelow,
+    Volume, XattrMode,
 };
 
 use crate::repair_changes::{leaves, repair_of, without};
@@ -381,4 +381,38 @@ fn a_directory_that_has_lost_names_lists_the_others_and_then_says_so() {
         volume.close().unwrap();
     }
     assert!(in_part > 4, "{in_part} listings in part");
+}
+
+/// It never has all names that it counts, so that reading the others again tells nothing new.
+#[test]
+fn a_directory_that_has_lost_names_is_not_read_again_with_every_few_new_ones() {
+    const NAMES: usize = 300;
+    let disk = Disk::of_tiny_nodes(32 << 20);
+    let volume = disk.open();
+    let dir = mkdir(&volume, ROOT, "dir").node;
+    for file in 0..NAMES {
+        mkfile(&volume, dir, &format!("file{file:03}"));
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let mut in_part = 0;
+    for block in leaves(&disk, META.0) {
+        let device = without(&disk, &[block]);
+        assert_eq!(repair_of(&disk, &device).after.problems, []);
+        let volume = open(&disk, &device);
+        let Ok(dir) = volume.resolve(b"/dir") else { continue };
+        if volume.readdir(dir.node, 0, Objects::None, &mut |_| true).is_ok() {
+            continue;
+        }
+        let scans = || volume.counters().of(OpKind::Create).scans;
+        let before = scans();
+        let made = (0..NAMES).filter(|file| {
+            // Some come where names were lost.
+            volume.create(dir.node, format!("file{file:03} too").as_bytes(), &new_file()).is_ok()
+        });
+        in_part += usize::from(made.count() > NAMES / 2);
+        assert!(scans() - before <= 8, "{} of {NAMES}", scans() - before);
+        volume.close().unwrap();
+    }
+    assert!(in_part > 2, "{in_part}");
 }
