@@ -148,7 +148,7 @@ impl Error {
     }
 
     /// Whether it says that a repair has noted the loss of what was asked for.
-    pub(crate) fn is_known_damage(&self) -> bool {
+    pub fn is_known_damage(&self) -> bool {
         matches!(self, Error::Engine(error) if error.is_known_damage())
     }
 

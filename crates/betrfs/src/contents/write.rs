@@ -12,12 +12,14 @@ pub(crate) fn contents_bytes(own: &[u8], data: &[u8]) -> usize {
     data.len() + (data.len() / BLOCK_BYTES + 2) * (own.len() + 64)
 }
 
-/// Adds the bytes at `offset` to a file of `size` bytes; they ask for a compression.
+/// Adds the bytes at `offset` to a file of `size` bytes; they ask for a compression. The blocks in `new` have
+/// no other bytes.
 pub(crate) fn put_bytes(
     batch: &mut Batch,
     own: &[u8],
     size: u64,
     (offset, data): (u64, &[u8]),
+    new: &[u64],
     asked: PairCompression,
 ) {
     batch.compress_as(asked);
@@ -30,6 +32,8 @@ pub(crate) fn put_bytes(
         let end = at + bytes.len() as u64;
         if within == 0 && (bytes.len() == BLOCK_BYTES || end >= size) {
             batch.put(DATA, &block_key, bytes);
+        } else if new.contains(&number) {
+            batch.put(DATA, &block_key, &[&[0; BLOCK_BYTES][..within], bytes].concat());
         } else {
             batch.upsert(DATA, &block_key, &block::write(within, bytes));
         }

@@ -160,6 +160,12 @@ impl Record {
         self.extents().is_some()
     }
 
+    /// Whether a file may have a block: it lies before the end, and in no hole.
+    pub fn may_have_block(&self, number: u64) -> bool {
+        let is_in = |extents: &Extents| extents.spans().any(|(from, to)| (from..to).contains(&number));
+        number < self.size.div_ceil(BLOCK) && self.extents().is_none_or(is_in)
+    }
+
     /// The extents of a file, for a change; a dense file becomes sparse. To be called before its size is
     /// changed.
     pub fn make_sparse(&mut self) -> &mut Extents {

@@ -242,7 +242,7 @@ impl Volume {
             Self::keep_properties(&mut record, parent.given_properties(), OwnProperties::default())?;
             let redirect = Redirect { oid, ino, file_type: record.file_type };
             let own = key::object(oid);
-            put_bytes(&mut batch, &own, 0, (0, contents), asked);
+            put_bytes(&mut batch, &own, 0, (0, contents), &[], asked);
             store_xattrs(&mut batch, &own, &mut record);
             batch.put(META, &own, &record.encode());
             batch.put(META, &at, &redirect.encode());
@@ -250,7 +250,7 @@ impl Volume {
             (place, linked) = (Place::Object { oid, home: path.home() }, Some(oid));
             spoil(op, &path);
         } else {
-            put_bytes(&mut batch, &at, 0, (0, contents), asked);
+            put_bytes(&mut batch, &at, 0, (0, contents), &[], asked);
             store_xattrs(&mut batch, &at, &mut record);
             batch.put(META, &at, &record.encode());
         }

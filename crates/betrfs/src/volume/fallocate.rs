@@ -121,6 +121,7 @@ impl Volume {
             FallocateMode::Zero { keep_size } => (true, !keep_size),
         };
         if zeroes && offset < record.size {
+            self.new_blocks(op, own, &record, offset..end.min(record.size))?;
             let (first, after) = punch(&mut batch, own, record.size, offset..end.min(record.size), asked);
             let before = record.blocks();
             record.make_sparse().remove(first, after);

@@ -1,19 +1,22 @@
 //! Writing bytes.
 //!
-//! A write reads nothing. A block is put whole where the write covers it up to the end of the file, and
-//! changed by an upsert otherwise. A stored block ends at or before the size; a block within the size may be
-//! stored short, and reads as zeros from there.
+//! A write reads nothing, but where a repair has noted losses. A block is put whole where the write covers it
+//! up to the end of the file, and changed by an upsert otherwise. A stored block ends at or before the size; a
+//! block within the size may be stored short, and reads as zeros from there.
+
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use betree::Batch;
 
 use crate::FILE_BYTES_MAX;
 use crate::contents::{contents_bytes, drop_capabilities, grow, put_bytes};
 use crate::error::{Error, Result};
-use crate::op::OpKind;
+use crate::op::{Op, OpKind};
 use crate::planted::{self, Bug};
 use crate::rules::{check_file, refuse_overwrite};
-use crate::schema::META;
 use crate::schema::block::{BLOCK, BLOCK_BYTES};
+use crate::schema::{DATA, META, Record, key};
 use crate::types::InodeId;
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
@@ -115,6 +118,17 @@ impl Volume {
     ) -> Result<(u64, usize)> {
         let data = data.get(..self.piece_bytes as usize).unwrap_or(data);
         let op = self.update(OpKind::Write, data.len())?;
+        op.without_waiting(|| self.write_piece_in(&op, node, offset, data, check))
+    }
+
+    fn write_piece_in(
+        &self,
+        op: &Op<'_>,
+        node: InodeId,
+        offset: Option<u64>,
+        data: &[u8],
+        check: FlagCheck,
+    ) -> Result<(u64, usize)> {
         let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
         let mut state = inode.state.write();
@@ -132,8 +146,9 @@ impl Volume {
         let own = inode.own_key()?;
         let data = self.piece_of(&own, offset, data);
         let mut record = with_atime(&inode, &state);
+        let new = self.new_blocks(op, &own, &record, offset..offset + data.len() as u64)?;
         let mut batch = Batch::with_capacity(contents_bytes(&own, data) + own.len() + 256);
-        put_bytes(&mut batch, &own, record.size, (offset, data), Self::asked_by(&inode, &record));
+        put_bytes(&mut batch, &own, record.size, (offset, data), &new, Self::asked_by(&inode, &record));
         grow(&mut record, offset, offset + data.len() as u64);
         let now_ns = self.platform.now_ns();
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
@@ -144,9 +159,38 @@ impl Volume {
             early.put(META, &own, &record.encode());
             op.commit(&early)?;
         }
-        self.commit_record_at(&own, &op, batch, &inode, &mut state, record)?;
+        self.commit_record_at(&own, op, batch, &inode, &mut state, record)?;
         self.drawn(&inode, &drawn);
         Ok((offset, data.len()))
+    }
+
+    /// The blocks of which a range has a part, and which were not there before, though known damage lies over
+    /// their keys. Without known damage nothing is read.
+    ///
+    /// # Errors
+    /// Known damage lies over a block that was there. Its other bytes are lost, so nobody could read it.
+    pub(super) fn new_blocks(
+        &self,
+        op: &Op<'_>,
+        own: &[u8],
+        record: &Record,
+        range: Range<u64>,
+    ) -> Result<Vec<u64>> {
+        let mut new = Vec::new();
+        if !self.env.may_have_known_damage() {
+            return Ok(new);
+        }
+        // Blocks between these two are replaced.
+        let first = (range.start % BLOCK != 0).then_some(range.start / BLOCK);
+        let last = (range.end % BLOCK != 0 && range.end < record.size).then_some(range.end / BLOCK);
+        for number in [first, last].into_iter().flatten() {
+            match op.get(DATA, &key::block(own, number)) {
+                Err(error) if !error.is_known_damage() || record.may_have_block(number) => return Err(error),
+                Err(_) => new.push(number),
+                Ok(_) => {}
+            }
+        }
+        Ok(new)
     }
 
     /// The part of a write that fits into a batch with the file's record: under a long key each block takes
@@ -216,7 +260,7 @@ impl Volume {
         // A copy that extends its own source must not go on with what it has written.
         let len = len.min(COPY_BYTES_MAX).min(size.saturating_sub(from_offset));
         let mut done = 0;
-        let mut buffer = alloc::vec::Vec::new();
+        let mut buffer = Vec::new();
         while done < len {
             let piece = (len - done).min(self.piece_bytes) as usize;
             match self.copy_piece(from, from_offset + done, to, to_offset + done, piece, &mut buffer) {
@@ -239,7 +283,7 @@ impl Volume {
         to: InodeId,
         to_offset: u64,
         len: usize,
-        buffer: &mut alloc::vec::Vec<u8>,
+        buffer: &mut Vec<u8>,
     ) -> Result<usize> {
         self.read(from, from_offset, len, buffer)?;
         if buffer.is_empty() {

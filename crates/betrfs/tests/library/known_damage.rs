@@ -9,8 +9,8 @@ use betree::{Batch, Cut, DictId, Env};
 use betree_platform::{BLOCK_BYTES, Device};
 use betree_sim::{MemDevice, Rng};
 use betrfs::{
-    Error, FileType, InodeId, Mended, Mending, Objects, OpKind, Repair, Report, SetAttr, SnapshotsBelow,
-    Volume, XattrMode,
+    Error, FallocateMode, FileType, InodeId, Mended, Mending, Objects, OpKind, Repair, Report, SetAttr,
+    SnapshotsBelow, Volume, XattrMode,
 };
 
 use crate::repair_changes::{leaves, repair_of, without};
@@ -150,6 +150,58 @@ fn a_repaired_volume_lists_what_was_lost_by_its_files_and_reads_all_others() {
     }
 }
 
+/// What nobody could read is refused. Blocks that are written whole, and such that were not there, are healed.
+#[test]
+fn a_part_of_a_lost_block_cannot_be_written() {
+    let disk = sample();
+    let (mut refused, mut written) = (0, 0);
+    for (device, lost) in repaired(&disk) {
+        let volume = open(&disk, &device);
+        for file in &lost {
+            let node = volume.resolve(path(*file).as_bytes()).unwrap().node;
+            let mut model = contents(*file);
+            model.resize(FILE_BYTES + 12_000, 0);
+            // Parts of each block, with those behind the end, and then what lies between two of them.
+            for at in (100..FILE_BYTES as u64 + 8000).step_by(2048) {
+                for (from, len) in [(at, 300), (at + 1500, 3000)] {
+                    let range = from as usize..from as usize + len;
+                    let mut bytes = Vec::new();
+                    match volume.write(node, from, &vec![7; len]) {
+                        Ok(done) => {
+                            model[range.clone()].fill(7);
+                            volume.read(node, from, len, &mut bytes).unwrap();
+                            let wrong = bytes.iter().zip(&model[range]).position(|(is, was)| is != was);
+                            assert_eq!((done, bytes.len(), wrong), (len, len, None), "{file} at {from}");
+                            written += 1;
+                        }
+                        Err(error) => {
+                            assert!(error.is_known_damage(), "{file} at {from}: {error}");
+                            // It may begin behind the end of the file.
+                            let block = from - from % BLOCK_BYTES as u64;
+                            assert!(volume.read(node, block, 8192, &mut bytes).is_err(), "{file} at {from}");
+                            refused += 1;
+                        }
+                    }
+                    let zero = FallocateMode::PunchHole;
+                    let punched = volume.fallocate(node, zero, from, len as u64);
+                    match volume.read(node, from, len, &mut bytes) {
+                        Ok(()) => {
+                            punched.unwrap();
+                            model[from as usize..from as usize + len].fill(0);
+                        }
+                        Err(_) => assert!(punched.is_err_and(|error| error.is_known_damage())),
+                    }
+                }
+            }
+            let whole = vec![9; FILE_BYTES + 12_000];
+            volume.write(node, 0, &whole).unwrap();
+            assert!(read(&volume, &path(*file)).unwrap() == whole);
+        }
+        volume.close().unwrap();
+    }
+    assert!(refused > 50 && written > 50, "{refused} {written}");
+}
+
 #[test]
 fn what_is_written_over_known_damage_heals_it_and_removing_the_files_clears_it() {
     let disk = sample();
@@ -200,6 +252,44 @@ fn what_is_written_over_known_damage_heals_it_and_removing_the_files_clears_it()
         let report = examine(&disk, &device);
         assert_eq!((report.problems, report.known_damage), (vec![], vec![]));
     }
+}
+
+/// Between the blocks of files nothing was lost, so nothing is left once all of them are written anew.
+#[test]
+fn no_known_damage_is_left_where_all_blocks_were_written_anew() {
+    let disk = Disk::of_tiny_nodes(64 << 20);
+    let volume = disk.open();
+    let contents = |file: u64| -> Vec<u8> {
+        let mut rng = Rng::new(file);
+        (0..100_000).map(|_| rng.below(256) as u8).collect()
+    };
+    let files: Vec<InodeId> = (0..6).map(|file| mkfile(&volume, ROOT, &format!("f{file}")).node).collect();
+    for (file, node) in (0..).zip(&files) {
+        volume.write(*node, 0, &contents(file)).unwrap();
+    }
+    volume.close().unwrap();
+    for block in leaves(&disk, DATA.0) {
+        disk.device.write_at(block * BLOCK_BYTES as u64, &[7; BLOCK_BYTES]).unwrap();
+    }
+    assert!(repair(&disk, &disk.device, Mending::All).unwrap().generation.is_some());
+    let volume = disk.open();
+    for file in 0..6 {
+        let node = volume.resolve(format!("/f{file}").as_bytes()).unwrap().node;
+        volume.write(node, 0, &contents(file)).unwrap();
+    }
+    volume.close().unwrap();
+    let before = examine(&disk, &disk.device);
+    assert!(before.problems.is_empty() && before.files.is_empty() && !before.known_damage.is_empty());
+    let done = repair(&disk, &disk.device, Mending::All).unwrap();
+    assert!(done.generation.is_some(), "{done:#?}");
+    assert!(done.mended.iter().all(|mended| mended.code == "known-damage" && !mended.loses), "{done:#?}");
+    assert_eq!(examine(&disk, &disk.device).known_damage, []);
+    assert_eq!(repair(&disk, &disk.device, Mending::All).unwrap().generation, None);
+    let volume = disk.open();
+    for file in 0..6 {
+        assert!(read(&volume, &format!("/f{file}")).unwrap() == contents(file), "{file}");
+    }
+    volume.close().unwrap();
 }
 
 /// With all names lost, none can be made over them until they are removed; then the volume can be used.

@@ -78,17 +78,14 @@ fn examine(disk: &Disk, device: &Arc<MemDevice>) -> Report {
     Volume::examine(device.clone(), disk.options.clone(), &mut |_, _| ()).unwrap()
 }
 
-fn is_known_damage(error: &Error) -> bool {
-    matches!(error, Error::Engine(betree::Error::KnownDamage { .. }))
-}
-
 /// Repairs once and for all; says what it did.
 fn repaired_clean(disk: &Disk, device: &Arc<MemDevice>, what: &str) -> Repair {
     let done = repair(disk, device);
     assert!(done.generation.is_some() || done.before.problems.is_empty(), "{what}: {done:#?}");
     assert_eq!((&*done.after.problems, &*done.in_vain), (&[][..], &[][..]), "{what}: {done:#?}");
     assert_eq!(examine(disk, device).problems, [], "{what}");
-    assert!(repair(disk, device).generation.is_none(), "{what}");
+    let again = repair(disk, device);
+    assert!(again.generation.is_none(), "{what}: {again:#?}");
     done
 }
 
@@ -112,7 +109,7 @@ fn assert_nothing_hidden(volume: &Volume, what: &str) -> usize {
                 names.sort_unstable();
                 match listed {
                     Ok(()) => assert_eq!(found, names, "{what}: {path}"),
-                    Err(error) => assert!(is_known_damage(&error), "{what}: {path}: {error}"),
+                    Err(error) => assert!(error.is_known_damage(), "{what}: {path}: {error}"),
                 }
             }
             Ok(entry) => {
@@ -123,7 +120,7 @@ fn assert_nothing_hidden(volume: &Volume, what: &str) -> usize {
                 );
             }
             Err(error) => {
-                assert!(is_known_damage(&error), "{what}: {path}: {error}");
+                assert!(error.is_known_damage(), "{what}: {path}: {error}");
                 lost += 1;
             }
         }
@@ -213,7 +210,7 @@ fn a_root_that_is_lost_with_its_names_is_no_empty_directory() {
     let volume = Volume::open(device.clone(), disk.options.clone()).unwrap();
     assert_eq!(assert_nothing_hidden(&volume, "all"), tree().len());
     let listed = volume.readdir(ROOT, 0, Objects::None, &mut |_| true);
-    assert!(listed.as_ref().is_err_and(is_known_damage), "{listed:?}");
+    assert!(listed.as_ref().is_err_and(Error::is_known_damage), "{listed:?}");
     volume.close().unwrap();
     // Once that is given up, each file of which data are left is there again.
     let given_up = Arc::new(device.copy());
@@ -279,8 +276,8 @@ fn names_that_were_lost_can_be_given_up_and_files_with_data_are_there_again() {
                 }
                 (Ok(_), None) => {}
                 (Err(error), _) if path.contains(".betrfs") => {
-                    assert!(is_known_damage(error) || matches!(error, Error::NotFound), "{what}: {path}");
-                    kept_in_snapshots += usize::from(is_known_damage(error));
+                    assert!(error.is_known_damage() || matches!(error, Error::NotFound), "{what}: {path}");
+                    kept_in_snapshots += usize::from(error.is_known_damage());
                 }
                 (Err(error), _) => panic!("{what}: {path}: {error}"),
             }

@@ -83,6 +83,8 @@ pub(super) struct Mends {
     pub made: Made,
     /// Whether nodes were found again without what waited in them: records may be older than names.
     may_be_older: bool,
+    /// Whether known damage over names stays: a repair has looked at it before, and may have known more.
+    keeps_names: bool,
     now_ns: i64,
 }
 
@@ -108,6 +110,7 @@ impl Mends {
             records: BTreeMap::new(),
             made: Made::default(),
             may_be_older: false,
+            keeps_names: false,
             now_ns,
         }
     }
@@ -133,6 +136,11 @@ impl Mends {
     /// The same, for a volume in which nodes were found again without what waited in them, if so.
     pub fn of_older(self, may_be_older: bool) -> Mends {
         Mends { may_be_older, ..self }
+    }
+
+    /// The same, for a volume that has no problem but known damage.
+    pub fn of_known_damage(self) -> Mends {
+        Mends { keeps_names: true, ..self }
     }
 }
 
@@ -213,6 +221,11 @@ impl Check<'_> {
     /// Whether records may be older than names.
     pub(super) fn may_be_older(&self) -> bool {
         self.mends.as_ref().is_some_and(|mends| mends.may_be_older)
+    }
+
+    /// Whether known damage over names stays.
+    pub(super) fn keeps_names(&self) -> bool {
+        self.mends.as_ref().is_some_and(|mends| mends.keeps_names)
     }
 
     pub(super) fn is_mending(&self) -> bool {

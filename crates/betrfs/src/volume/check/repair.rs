@@ -109,9 +109,17 @@ impl Volume {
             return Err(refused);
         }
         let mut repair = Repair { before, ..Repair::default() };
-        let gives_up_names = mending == Mending::AllAndLostNames && !repair.before.known_damage.is_empty();
-        if repair.before.problems.is_empty() && !gives_up_names {
-            return Ok(repair);
+        let is_clean = repair.before.problems.is_empty();
+        if is_clean {
+            // Known damage is no problem, but some of it may go.
+            let asks_for_more =
+                |found: &Scanned| found.mends.as_ref().is_some_and(|mends| !mends.done.is_empty());
+            if asks_for_more(&found) {
+                found = look_through(&env, Findings::default(), mends().map(Mends::of_known_damage))?;
+            }
+            if !asks_for_more(&found) {
+                return Ok(repair);
+            }
         }
         if repair.before.is_of_later_version() {
             repair.after = repair.before.clone();
@@ -123,7 +131,10 @@ impl Volume {
         };
         let noted = if mending.takes_away() { note_damage(&env, &mut repair)? } else { None };
         let may_be_older = noted.as_ref().is_some_and(|noted| !noted.found_again.is_empty());
-        let mends = || mends().map(|mends| mends.of_older(may_be_older));
+        let mends = || {
+            let mends = mends().map(|mends| mends.of_older(may_be_older));
+            if is_clean { mends.map(Mends::of_known_damage) } else { mends }
+        };
         if may_be_older {
             give_no_number_twice(&env, &mut repair)?;
         }
@@ -186,12 +197,15 @@ fn is_progress(repair: &Repair, mending: Mending) -> bool {
     // The engine's problems are listed first.
     let lacks_parts = |report: &Report| report.problems.iter().any(|problem| is_lost(problem.code));
     let opens_again = lacks_parts(before) && !lacks_parts(after) && after.refused.is_none();
-    // Known damage is no problem that could be counted.
-    let gave_names_up = mending == Mending::AllAndLostNames
+    // Known damage is no problem that could be counted. What was hidden behind names that are given up does
+    // not count either.
+    let mut of_damage =
+        repair.mended.iter().filter(|mended| mended.code == FindingCode::KnownDamage.name()).peekable();
+    let has_less_damage = of_damage.peek().is_some()
         && !lacks_parts(after)
         && after.refused.is_none()
-        && repair.mended.iter().any(|mended| mended.code == FindingCode::KnownDamage.name() && mended.loses);
-    if mending.takes_away() && repair.in_vain.is_empty() && (opens_again || gave_names_up) {
+        && (after.found() <= before.found() || of_damage.any(|mended| mended.loses));
+    if mending.takes_away() && repair.in_vain.is_empty() && (opens_again || has_less_damage) {
         return true;
     }
     let is_known = |code: &str| before.problems.iter().any(|problem| problem.code == code);

@@ -137,7 +137,12 @@ impl Check<'_> {
     /// Collects deletes of known damage over names of directories that have all that they count.
     fn damage_of_no_names(&mut self) {
         let Incomplete { ranges, are_more, has_root, .. } = &self.incomplete;
-        if *are_more || !has_root || !self.unchecked.are_all_dirs_counted() || self.may_be_older() {
+        if self.keeps_names()
+            || *are_more
+            || !has_root
+            || !self.unchecked.are_all_dirs_counted()
+            || self.may_be_older()
+        {
             return;
         }
         let incomplete = joined(ranges.clone());
@@ -186,7 +191,8 @@ impl Check<'_> {
     }
 
     /// The keys in a range of `data` that files may have; `None` if not all of their names can be read.
-    fn owned_within(&mut self, (lo, hi): &Range) -> Option<Vec<Range>> {
+    fn owned_within(&mut self, range: &Range) -> Option<Vec<Range>> {
+        let (lo, hi) = range;
         let names = (Cut::before(lo.bytes()), hi.clone());
         if self.gaps.touch(META, &names) {
             return None;
@@ -196,13 +202,13 @@ impl Check<'_> {
         for (at, _) in lo.bytes().iter().enumerate().filter(|(_, byte)| **byte == 0) {
             let own = lo.bytes().get(..at).unwrap_or_default();
             if let Some(bytes) = self.get(META, own)? {
-                keys_of(own, &Stored::decode(own, &bytes).ok()?, &mut owned);
+                keys_of(own, &Stored::decode(own, &bytes).ok()?, range, &mut owned);
             }
         }
         let mut pairs = self.op.scan(META, names);
         while let Some((own, bytes)) = self.next(META, &mut pairs) {
             if key::split_entry(own).is_some() || key::object_id(own).is_some() || own == key::ROOT_KEY {
-                keys_of(own, &Stored::decode(own, bytes).ok()?, &mut owned);
+                keys_of(own, &Stored::decode(own, bytes).ok()?, range, &mut owned);
             }
         }
         // What is kept of a directory becomes a snapshot.
@@ -240,13 +246,18 @@ fn only(key: Vec<u8>) -> Range {
     (Cut::before(key.clone()), Cut::just_after(&key))
 }
 
-/// Adds the keys in `data` that an object may have. A file of few blocks deletes them one by one: so what it
-/// leaves between them has to go now.
-fn keys_of(own: &[u8], stored: &Stored, owned: &mut Vec<Range>) {
+/// Adds the keys in `data` that an object may have within a range. A file of few blocks deletes them one by one:
+/// so what it leaves between them has to go now. So too what is left between two blocks that were written anew.
+fn keys_of(own: &[u8], stored: &Stored, range: &Range, owned: &mut Vec<Range>) {
     let Stored::Inode(record) = stored else { return };
     let blocks = blocks_of(record);
     if blocks > POINT_DELETES_MAX {
-        owned.push(key::blocks(own, 0, blocks));
+        let (lo, hi) = key::blocks(own, 0, blocks);
+        let first = if range.0 <= lo { 0 } else { key::first_block_behind(own, &range.0) };
+        let end = if range.1 >= hi { blocks } else { key::first_block_behind(own, &range.1) };
+        if first < end {
+            owned.push(key::blocks(own, first, end));
+        }
     } else {
         owned.extend((0..blocks).map(|number| only(key::block(own, number))));
     }
