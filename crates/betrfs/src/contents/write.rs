@@ -33,7 +33,9 @@ pub(crate) fn put_bytes(
         if within == 0 && (bytes.len() == BLOCK_BYTES || end >= size) {
             batch.put(DATA, &block_key, bytes);
         } else if new.contains(&number) {
-            batch.put(DATA, &block_key, &[&[0; BLOCK_BYTES][..within], bytes].concat());
+            let mut whole = alloc::vec![0; within];
+            whole.extend_from_slice(bytes);
+            batch.put(DATA, &block_key, &whole);
         } else {
             batch.upsert(DATA, &block_key, &block::write(within, bytes));
         }

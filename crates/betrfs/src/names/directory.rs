@@ -11,6 +11,7 @@
 //! continue where they were, so an older cookie leads to the start of the new listing, which repeats entries
 //! and loses none.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,6 +23,7 @@ use betree_platform::sync::atomic::AtomicUsize;
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use crate::error::Error;
 use crate::types::{FileType, InodeId, NAMES_AT_ONCE};
 
 /// The first cookie: the smaller ones are left for `.` and `..`.
@@ -113,6 +115,9 @@ pub(crate) struct Directory {
     pub misses: u32,
     /// The number of them at which all names are read.
     pub misses_max: u32,
+    /// The error behind the names, if all that can be read are known and others are lost; with the turn of
+    /// the directory in which they were read.
+    losses: Option<(u32, Box<Error>)>,
     /// Number of entries removed since the directory came into memory, including those in removed
     /// directories.
     pub removed: u64,
@@ -136,6 +141,7 @@ impl Directory {
             snapshots: None,
             misses: 0,
             misses_max: MISSES_MAX,
+            losses: None,
             removed: 0,
             queued: false,
             total,
@@ -143,10 +149,17 @@ impl Directory {
     }
 
     /// Notes that all names were read that are there. One that has lost some stays incomplete, so it is read
-    /// again only after as many queries as it has names.
-    pub fn all_were_read(&mut self, is_complete: bool) {
+    /// again only after as many queries as it has names, and once in a listing.
+    pub fn all_were_read(&mut self, is_complete: bool, losses: Option<(u32, Error)>) {
         let many = u32::try_from(self.len()).unwrap_or(u32::MAX);
         (self.misses, self.misses_max) = (0, if is_complete { MISSES_MAX } else { MISSES_MAX.max(many) });
+        self.losses = losses.map(|(turn, error)| (turn, Box::new(error)));
+    }
+
+    /// The error behind the names in a turn of the directory, if all that can be read are known and others
+    /// are lost.
+    pub fn losses(&self, turn: u32) -> Option<&Error> {
+        self.losses.as_ref().filter(|(of, _)| *of == turn).map(|(_, error)| &**error)
     }
 
     pub fn len(&self) -> usize {
@@ -244,6 +257,7 @@ impl Directory {
     pub fn evict(&mut self, end: usize, mut keep: impl FnMut(&Name) -> bool) -> (usize, usize) {
         let end = end.min(self.names.len());
         let begin = end.saturating_sub(NAMES_AT_ONCE);
+        self.losses = None;
         let before = self.names.len();
         // Backwards: a name that takes the place of an evicted one has been looked at.
         for at in (begin..end).rev() {

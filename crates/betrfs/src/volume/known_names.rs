@@ -156,7 +156,8 @@ impl Volume {
             }
         }
         let is_complete = state.is_complete();
-        state.dir_mut()?.all_were_read(is_complete);
+        let losses = lost.clone().filter(|_| !is_complete).map(|error| (dir.turn(), error));
+        state.dir_mut()?.all_were_read(is_complete, losses);
         Ok(if is_complete { Names::AllKnown } else { Names::AllThatAreLeft })
     }
 

@@ -60,7 +60,7 @@ impl Volume {
         self.give_up_names();
         let dir = self.inode(dir)?;
         let now_ns = self.platform.now_ns();
-        let (is_renewed, entries) = {
+        let (is_renewed, entries, mut lost) = {
             let shared = self.namespace.shared();
             let mut state = dir.state.write();
             state.dir()?;
@@ -75,14 +75,15 @@ impl Volume {
             // have come back since, without their cookies.
             let is_complete = state.is_complete();
             let names = state.dir_mut()?;
-            let is_renewed = cookie < COOKIE_FIRST || !is_complete || !names.is_being_listed(now_ns);
+            let lost = names.losses(dir.turn()).cloned().filter(|_| !is_complete);
+            let are_all_known = is_complete || lost.is_some();
+            let is_renewed = cookie < COOKIE_FIRST || !are_all_known || !names.is_being_listed(now_ns);
             if is_renewed {
                 names.begin_listing();
             }
             names.go_on_listing(now_ns);
-            (is_renewed, state.record.entries)
+            (is_renewed, state.record.entries, lost)
         };
-        let mut lost = None;
         if is_renewed {
             let objects = if entries <= NAMES_AT_ONCE as u64 { objects } else { Objects::None };
             match self.read_names(&op, &dir, objects) {

@@ -1,8 +1,8 @@
 //! Writing bytes.
 //!
-//! A write reads nothing, but where a repair has noted losses. A block is put whole where the write covers it
-//! up to the end of the file, and changed by an upsert otherwise. A stored block ends at or before the size; a
-//! block within the size may be stored short, and reads as zeros from there.
+//! A write reads nothing, but where a repair has noted losses. A block is put whole where the write covers
+//! it up to the end of the file, and changed by an upsert otherwise. A stored block ends at or before the
+//! size; a block within the size may be stored short, and reads as zeros from there.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -181,8 +181,8 @@ impl Volume {
             return Ok(new);
         }
         // Blocks between these two are replaced.
-        let first = (range.start % BLOCK != 0).then_some(range.start / BLOCK);
-        let last = (range.end % BLOCK != 0 && range.end < record.size).then_some(range.end / BLOCK);
+        let first = (!range.start.is_multiple_of(BLOCK)).then_some(range.start / BLOCK);
+        let last = (!range.end.is_multiple_of(BLOCK) && range.end < record.size).then_some(range.end / BLOCK);
         for number in [first, last].into_iter().flatten() {
             match op.get(DATA, &key::block(own, number)) {
                 Err(error) if !error.is_known_damage() || record.may_have_block(number) => return Err(error),

@@ -246,8 +246,9 @@ fn only(key: Vec<u8>) -> Range {
     (Cut::before(key.clone()), Cut::just_after(&key))
 }
 
-/// Adds the keys in `data` that an object may have within a range. A file of few blocks deletes them one by one:
-/// so what it leaves between them has to go now. So too what is left between two blocks that were written anew.
+/// Adds the keys in `data` that an object may have within a range. A file of few blocks deletes them one by
+/// one: so what it leaves between them has to go now. So too what is left between two blocks that were
+/// written anew.
 fn keys_of(own: &[u8], stored: &Stored, range: &Range, owned: &mut Vec<Range>) {
     let Stored::Inode(record) = stored else { return };
     let blocks = blocks_of(record);
