@@ -12,6 +12,7 @@ mod log;
 mod memory;
 mod name;
 mod opening;
+mod output;
 mod ownership;
 mod path;
 mod plain_text;

@@ -4,8 +4,9 @@ mod picture;
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use betrfs::{InodeId, Objects, Volume};
@@ -89,11 +90,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if to_output {
         return print(svg.trim_end());
     }
-    // The option says what becomes of a file that is there; without it none is replaced.
-    let mut options = fs::File::options();
-    options.write(true).create(true).truncate(true).create_new(!arguments.force);
-    let written = options.open(&arguments.picture).and_then(|mut file| file.write_all(svg.as_bytes()));
-    written.map_err(|error| cannot_write(&error))?;
+    write(&arguments.picture, arguments.force, svg.as_bytes()).map_err(|error| cannot_write(&error))?;
     let volume_bytes = layout.sums().values().sum();
     let (cells, cell_bytes) = (layout.cells.len(), layout.cell_bytes);
     match arguments.format {
@@ -105,14 +102,42 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
+/// Writes the picture to a new file, or with `force` over an older one: the file that is emptied is looked at
+/// once more, as another may have got its name since.
+fn write(path: &Path, force: bool, svg: &[u8]) -> std::io::Result<()> {
+    let mut options = fs::File::options();
+    let mut file = match options.write(true).create_new(true).open(path) {
+        Err(error) if force && error.kind() == ErrorKind::AlreadyExists => {
+            let file = fs::File::options().read(true).write(true).open(path)?;
+            if !file.metadata()?.is_file() || !begins_as_picture(&file)? {
+                return Err(ErrorKind::AlreadyExists.into());
+            }
+            file.set_len(0)?;
+            file
+        }
+        made => made?,
+    };
+    file.write_all(svg)
+}
+
 /// Whether a file begins as pictures of this command do, or is empty.
 fn is_picture(path: &Path) -> std::io::Result<bool> {
     if !fs::metadata(path)?.is_file() {
         return Ok(false);
     }
-    let mut begin = Vec::new();
-    fs::File::open(path)?.take(PICTURE_BEGIN.len() as u64).read_to_end(&mut begin)?;
-    Ok(begin.is_empty() || begin == PICTURE_BEGIN.as_bytes())
+    begins_as_picture(&fs::File::open(path)?)
+}
+
+fn begins_as_picture(file: &fs::File) -> std::io::Result<bool> {
+    let mut begin = vec![0; PICTURE_BEGIN.len()];
+    let mut len = 0;
+    while let Some(rest) = begin.get_mut(len..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, len as u64)? {
+            0 => break,
+            read => len += read,
+        }
+    }
+    Ok(len == 0 || begin == PICTURE_BEGIN.as_bytes())
 }
 
 /// What a mount's server tells, with the directories of the mount's root.

@@ -6,7 +6,6 @@ mod list;
 mod target;
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -14,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use betree::{FindingCode, counted};
-use betree_std::Zstd;
+use betree_std::{FileDevice, Zstd};
 use betrfs::Volume;
 use betrfs::rescue::Rescue;
 use serde::Serialize;
@@ -26,6 +25,7 @@ use crate::failure::{Failure, Kind, Outcome, warn};
 use crate::format::{Format, print};
 use crate::json_stream::JsonStream;
 use crate::name::Name;
+use crate::output::Output;
 use crate::replay;
 use copy::{Copy, Counts};
 use list::List;
@@ -66,7 +66,7 @@ pub struct Arguments {
     volume: PathBuf,
     /// The directory to copy to: an empty one, or one that is made
     directory: PathBuf,
-    /// Write the list of what is missing to this file instead of standard output
+    /// Write the list of what is missing to this new file instead of standard output
     #[arg(long, value_name = "FILE")]
     list: Option<PathBuf>,
     /// How to print the result
@@ -116,17 +116,31 @@ pub fn run(arguments: &Arguments) -> Outcome {
 }
 
 fn rescue(arguments: &Arguments, document: Option<&Rc<RefCell<JsonStream>>>, report: &mut Report) -> Outcome {
-    let shown = arguments.volume.display().to_string();
     let device = betrfs_fuse::open_device_for_reading(&arguments.volume)?;
-    let lines: Option<Box<dyn Write>> = match &arguments.list {
-        Some(path) => {
-            let file = File::create(path)
-                .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))?;
-            Some(Box::new(BufWriter::new(file)))
-        }
-        None if document.is_some() => None,
-        None => Some(Box::new(io::stdout().lock())),
+    let Some(path) = &arguments.list else {
+        let lines = document.is_none().then(|| Box::new(io::stdout().lock()) as Box<dyn Write>);
+        return copy_out(arguments, device, lines, document, report, &mut false);
     };
+    let output = Output::begin(path)?;
+    let lines = BufWriter::new(output.file.try_clone()?);
+    let mut copies = false;
+    let outcome = copy_out(arguments, device, Some(Box::new(lines)), document, report, &mut copies);
+    if !copies {
+        output.unmake();
+    }
+    outcome
+}
+
+/// Copies, with the list in `lines` and `document`. `copies` is set once volume and directory are open.
+fn copy_out(
+    arguments: &Arguments,
+    device: FileDevice,
+    lines: Option<Box<dyn Write>>,
+    document: Option<&Rc<RefCell<JsonStream>>>,
+    report: &mut Report,
+    copies: &mut bool,
+) -> Outcome {
+    let shown = arguments.volume.display().to_string();
     let place = arguments.list.as_ref().map(|path| path.display().to_string());
     let place = place.unwrap_or_else(|| String::from("standard output"));
     let mut list = List::new(lines, document.cloned(), place);
@@ -155,6 +169,7 @@ fn rescue(arguments: &Arguments, document: Option<&Rc<RefCell<JsonStream>>>, rep
         warn(&format!("{shown}: and {more} more"));
     }
     let target = Target::open(&arguments.directory)?;
+    *copies = true;
     let mut copy = Copy::new(target, list)?;
     let copied = rescue.copy(&mut copy).map_err(|error| failed(&shown, &error));
     let into = arguments.directory.display();

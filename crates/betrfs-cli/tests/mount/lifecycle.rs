@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::block_device::LoopDevice;
 use crate::mounted::{Mounted, alone, betrfs, check_failed, ok, refused, told, wait_for_end};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -352,6 +353,41 @@ fn a_log_has_the_events_of_the_engine_if_they_are_asked_for() {
     assert!(with_engine.contains("duration_ns=") && !with_engine.contains("betree::commit"), "{with_engine}");
     let refused = log_of_a_life("betree=loud");
     assert!(refused.contains("BETRFS_LOG is not used") && !refused.contains("betree::"), "{refused}");
+}
+
+/// Whatever name either has, and whether the volume is there as a file or as a device that shows it.
+#[test]
+fn a_log_is_not_written_to_the_volume_or_to_a_device() {
+    let mounted = Mounted::unmounted();
+    let device = LoopDevice::on(&mounted.volume);
+    let part = ["--offset", "1M", "--find", "--show"];
+    let part = Command::new("losetup").args(part).arg(&mounted.volume).output().unwrap();
+    let part = LoopDevice(String::from_utf8(part.stdout).unwrap().trim().into());
+    let before = fs::read(&mounted.volume).unwrap();
+    let log_to = |volume: &Path, log: &Path| {
+        let output =
+            betrfs().arg("mount").arg(volume).arg(&mounted.dir).arg("--log").arg(log).output().unwrap();
+        if output.status.success() {
+            mounted.umount();
+        }
+        let said = told(&output);
+        let shown = format!("{} with the log {}: {said}", volume.display(), log.display());
+        assert!(!output.status.success() && said.contains("cannot write the log"), "{shown}");
+        assert!(fs::read(&mounted.volume).unwrap() == before, "{shown}");
+        said
+    };
+    for volume in [&mounted.volume, &device.0, &part.0] {
+        assert!(log_to(volume, &mounted.volume).contains("it is the volume"));
+        for log in [&device.0, &part.0] {
+            assert!(log_to(volume, log).contains("a block device"));
+        }
+    }
+    // Another file is appended to.
+    let log = mounted.volume.with_file_name("log");
+    fs::write(&log, "earlier\n").unwrap();
+    ok(&betrfs().arg("mount").arg(&device.0).arg(&mounted.dir).arg("--log").arg(&log).output().unwrap());
+    mounted.umount();
+    assert!(fs::read_to_string(&log).unwrap().starts_with("earlier\n"));
 }
 
 #[test]

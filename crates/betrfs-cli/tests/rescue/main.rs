@@ -12,6 +12,7 @@ mod schemas;
 mod above_damage;
 mod damaged;
 mod forged;
+mod list_file;
 mod log_loss;
 mod repaired;
 mod whole;
@@ -98,6 +99,7 @@ impl Sample {
         let before = self.bytes();
         drop(fs::remove_dir_all(self.copy()));
         let list = self.temp.path().join("list");
+        drop(fs::remove_file(&list));
         let paths = [&self.path, &self.copy(), &list].map(|path| path.to_str().unwrap().to_owned());
         let output = betrfs(&["rescue", &paths[0], &paths[1], "--list", &paths[2], "--format", "json"]);
         assert!(self.bytes() == before, "the volume was changed");

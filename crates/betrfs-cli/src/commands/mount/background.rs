@@ -4,9 +4,9 @@
 //! standard output, a pipe, whether the start succeeded, and then closes the pipe. If the starter asks for
 //! it, lines before that tell how far the replay of the volume's log is.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -25,6 +25,7 @@ use signal_hook::iterator::Signals;
 
 use super::Arguments;
 use crate::failure::{Failure, Kind, Outcome};
+use crate::output;
 use crate::path::absolute;
 use crate::replay;
 
@@ -54,9 +55,9 @@ pub fn set_allocator() -> Outcome {
 /// Starts a server and waits until its mount answers. It mounts the open `volume`, or what is at the path.
 pub fn start(arguments: &Arguments, path: &Path, volume: Option<Arc<FileDevice>>, verbose: u8) -> Outcome {
     let log = match &arguments.log {
-        Some(path) => open_log(path)
+        Some(log) => open_log(log, path)
             .map(Stdio::from)
-            .map_err(|why| Failure::new(format!("cannot write the log {}: {why}", path.display())))?,
+            .map_err(|why| Failure::new(format!("cannot write the log {}: {why}", log.display())))?,
         None => Stdio::null(),
     };
     let mut command = Command::new(std::env::current_exe()?);
@@ -152,8 +153,14 @@ fn interrupt_with_us(server: &Child) -> io::Result<Arc<AtomicBool>> {
 
 /// Opens a log for appending. A new one is for its owner alone, because it names files. Links are refused:
 /// where other users may change names, root would write to a file of their choice. Pipes are refused: opening
-/// one can block.
-fn open_log(path: &Path) -> Result<File, String> {
+/// one can block. Block devices and the volume itself are refused: the log would destroy what they hold.
+fn open_log(path: &Path, volume: &Path) -> Result<File, String> {
+    let is_block_device = |found: &Metadata| found.file_type().is_block_device();
+    let refusal = || Err("it is a block device: choose a file".to_owned());
+    // Before it is opened: the end of a writer makes the system look at a device anew.
+    if path.symlink_metadata().is_ok_and(|found| is_block_device(&found)) {
+        return refusal();
+    }
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let mut options = OpenOptions::new();
     options.create(true).append(true).mode(0o600).custom_flags(flags);
@@ -163,6 +170,12 @@ fn open_log(path: &Path) -> Result<File, String> {
     };
     let log = options.open(path).map_err(told)?;
     let found = log.metadata().map_err(told)?;
+    if is_block_device(&found) {
+        return refusal();
+    }
+    if output::is_below(&found, volume) {
+        return Err("it is the volume itself: choose another file".to_owned());
+    }
     if found.is_file() && found.nlink() > 1 {
         return Err("the file has other names: choose another".to_owned());
     }
