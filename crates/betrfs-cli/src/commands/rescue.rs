@@ -48,7 +48,8 @@ Nothing is invented. What is missing is listed, one line for each part: the path
 tabs between them. The parts are `all` of an object, its `record` (attributes), `bytes FROM-TO` of a file (a hole \
 is there instead), `attribute NAME`, and `names`, for all from one path to another. A line that begins with `-` \
 names a structure of which only an older state may be left. A file whose record is lost \
-is copied by its data. Files with several names of which none is left are in `.betrfs-lost`, by number. \
+is copied by its data. Files with several names of which none is left are in `.betrfs-lost`, by number, or in \
+`.betrfs-lost.1` and so on if the volume's root has that name. \
 `--format json` prints the list within a document, which also has the damaged structures and the number of objects; \
 `--list` writes its file nevertheless.
 

@@ -14,6 +14,7 @@ mod damaged;
 mod forged;
 mod list_file;
 mod log_loss;
+mod own_names;
 mod repaired;
 mod whole;
 

@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use super::later::{Entry, Later};
 use super::list::List;
-use super::target::{LINKED, NoDirectory, Target};
+use super::target::Target;
 use crate::bar::LateBar;
 use crate::failure::{Failure, Outcome};
 
@@ -121,15 +121,11 @@ impl From<io::Error> for Failed {
     }
 }
 
-impl From<NoDirectory> for Failed {
-    fn from(why: NoDirectory) -> Failed {
-        match why {
-            NoDirectory::Io(Errno::NOTDIR | Errno::LOOP) => {
-                Failed::Object("what has the name of its directory is none".into())
-            }
-            NoDirectory::Io(errno) => errno.into(),
-            NoDirectory::Own => Failed::Object("its first name is one that this command uses itself".into()),
-        }
+/// Why there is no directory at a path.
+fn no_directory(errno: Errno) -> Failed {
+    match errno {
+        Errno::NOTDIR | Errno::LOOP => Failed::Object("what has the name of its directory is none".into()),
+        errno => errno.into(),
     }
 }
 
@@ -206,7 +202,7 @@ impl Copy {
             };
             let set = match self.target.directory(&names, &mut |_| ()) {
                 Ok(open) => set(open).map_err(Failed::from),
-                Err(why) => Err(why.into()),
+                Err(errno) => Err(no_directory(errno)),
             };
             let location = if names.is_empty() { Location::Root } else { Location::Path(names) };
             match set {
@@ -229,12 +225,12 @@ impl Copy {
             if statat(linked, &name, AtFlags::SYMLINK_NOFOLLOW)?.st_nlink > 1 {
                 unlinkat(linked, &name, AtFlags::empty())?;
             } else {
-                let names = vec![LINKED.to_vec(), name.to_bytes().to_vec()];
+                let names = vec![self.target.linked_name().into(), name.to_bytes().to_vec()];
                 let why = "none of its names was found: it is here by its number";
                 self.list.add_name(&Location::Path(names), why)?;
             }
         }
-        match unlinkat(self.target.root(), OsStr::from_bytes(LINKED), AtFlags::REMOVEDIR) {
+        match unlinkat(self.target.root(), self.target.linked_name(), AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOTEMPTY) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
@@ -271,13 +267,11 @@ impl Copy {
             Location::Path(names) => names,
         };
         let (name, above) = names.split_last().ok_or(Errno::NOENT)?;
-        if above.is_empty() && name == LINKED {
-            return Err(NoDirectory::Own.into());
-        }
+        self.target.give_way(names.first().unwrap_or(name))?;
         let mut made: Vec<Vec<Vec<u8>>> = Vec::new();
         let open = match self.target.directory(above, &mut |names| made.push(names.to_vec())) {
             Ok(open) => open.try_clone_to_owned().map_err(Failed::from),
-            Err(why) => Err(why.into()),
+            Err(errno) => Err(no_directory(errno)),
         };
         // The entry for snapshots has no record.
         for names in made.into_iter().filter(|names| !names.ends_with(&[betrfs::SNAPSHOTS_NAME.to_vec()])) {

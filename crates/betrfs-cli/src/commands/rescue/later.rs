@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use super::target::Target;
 
 /// The name of the file for the moment of its making.
-const NAME: &str = ".betrfs-lost/directories";
+const NAME: &str = "directories";
 /// Bytes of the fixed part of an entry, which follows its names: permissions, two times, the names' length.
 const FIXED_BYTES: usize = 2 + 8 + 8 + 4;
 
@@ -36,8 +36,8 @@ impl Later {
     /// An empty file in the target.
     pub fn new(target: &Target) -> io::Result<Later> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(target.root(), NAME, flags, Mode::RUSR | Mode::WUSR)?;
-        unlinkat(target.root(), NAME, AtFlags::empty())?;
+        let file = openat(target.linked(), NAME, flags, Mode::RUSR | Mode::WUSR)?;
+        unlinkat(target.linked(), NAME, AtFlags::empty())?;
         Ok(Later::over(File::from(file)))
     }
 

@@ -8,14 +8,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, mkdirat, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, statat};
 use rustix::io::Errno;
 
 use crate::failure::Failure;
 
-/// The directory, in the target, of files with several names before their names come. No object of the volume
-/// gets this name.
-pub const LINKED: &[u8] = b".betrfs-lost";
+/// The directory, in the target, of files with several names before their names come. A volume whose root has
+/// that name keeps it: see [`Target::give_way`].
+const LINKED: &str = ".betrfs-lost";
 
 /// Number of steps on the way to a directory that stay open.
 const OPEN_MAX: usize = 64;
@@ -24,16 +24,12 @@ const OPEN_MAX: usize = 64;
 pub struct Target {
     root: OwnedFd,
     linked: OwnedFd,
+    /// The name of `linked` in the root.
+    linked_name: String,
+    /// How many names of `linked` were tried.
+    linked_names: u64,
     /// The way to the last directory that was used, by names: the first steps and the last one are open.
     way: Vec<(Vec<u8>, Option<OwnedFd>)>,
-}
-
-/// Why there is no directory at a path.
-pub enum NoDirectory {
-    /// The system's reason.
-    Io(Errno),
-    /// The name is the target's own.
-    Own,
 }
 
 fn open_dir(at: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
@@ -54,9 +50,9 @@ impl Target {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
-        mkdirat(&root, OsStr::from_bytes(LINKED), Mode::RWXU).map_err(|errno| failed(errno.into()))?;
-        let linked = open_dir(&root, LINKED).map_err(|errno| failed(errno.into()))?;
-        Ok(Target { root, linked, way: Vec::new() })
+        mkdirat(&root, LINKED, Mode::RWXU).map_err(|errno| failed(errno.into()))?;
+        let linked = open_dir(&root, LINKED.as_bytes()).map_err(|errno| failed(errno.into()))?;
+        Ok(Target { root, linked, linked_name: LINKED.to_owned(), linked_names: 1, way: Vec::new() })
     }
 
     /// The target itself.
@@ -69,16 +65,39 @@ impl Target {
         self.linked.as_fd()
     }
 
+    /// The name of that directory in the target.
+    pub fn linked_name(&self) -> &str {
+        &self.linked_name
+    }
+
+    /// Gives that directory another name if an object of the volume is to get its name, as the volume that an
+    /// earlier rescue was copied to has it.
+    pub fn give_way(&mut self, first: &[u8]) -> Result<(), Errno> {
+        if first != self.linked_name.as_bytes() {
+            return Ok(());
+        }
+        loop {
+            let name = format!("{LINKED}.{}", self.linked_names);
+            self.linked_names += 1;
+            match statat(&self.root, &name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => {}
+                Err(Errno::NOENT) => {
+                    renameat(&self.root, &self.linked_name, &self.root, &name)?;
+                    self.linked_name = name;
+                    return Ok(());
+                }
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
     /// The directory at a path below the target. One that is not there is made for its owner alone, and
     /// passed to `made`.
     pub fn directory(
         &mut self,
         names: &[Vec<u8>],
         made: &mut dyn FnMut(&[Vec<u8>]),
-    ) -> Result<BorrowedFd<'_>, NoDirectory> {
-        if names.first().is_some_and(|first| first == LINKED) {
-            return Err(NoDirectory::Own);
-        }
+    ) -> Result<BorrowedFd<'_>, Errno> {
         let same = |((known, _), name): &(&(Vec<u8>, _), &Vec<u8>)| known == *name;
         let mut shared = self.way.iter().zip(names).take_while(same).count();
         if shared < self.way.len() {
@@ -88,13 +107,13 @@ impl Target {
         for (depth, name) in names.iter().enumerate().skip(shared) {
             let open = match open_dir(self.last(), name) {
                 Err(Errno::NOENT) => {
-                    mkdirat(self.last(), OsStr::from_bytes(name), Mode::RWXU).map_err(NoDirectory::Io)?;
+                    mkdirat(self.last(), OsStr::from_bytes(name), Mode::RWXU)?;
                     made(names.get(..=depth).unwrap_or(names));
                     open_dir(self.last(), name)
                 }
                 open => open,
             };
-            let open = open.map_err(NoDirectory::Io)?;
+            let open = open?;
             if let Some((_, last)) = self.way.last_mut().filter(|_| depth > OPEN_MAX) {
                 *last = None;
             }
