@@ -1,6 +1,7 @@
 //! `betrfs rescue`: copies out all that can be read of a volume, whatever is broken.
 
 mod copy;
+mod inherited;
 mod later;
 mod list;
 mod target;
@@ -42,7 +43,8 @@ const DAMAGE_MAX: usize = 100;
 The volume must not be mounted for changes, and is not changed. Without its newest superblock an older one is \
 taken; lost places of nodes are looked for on the whole device; of a damaged log, what stands before the damage \
 is replayed, in memory. Names, files, links, symbolic links, devices, permissions, times, extended attributes and snapshots \
-are copied; owners too if root does it, flags of chattr(1) are not.
+are copied; owners too if root does it, flags of chattr(1) are not. Access control lists are those of the volume: none \
+comes from the directory that is copied to.
 
 Nothing is invented. What is missing is listed, one line for each part: the path, the part, and the reason, with \
 tabs between them. The parts are `all` of an object, its `record` (attributes), `bytes FROM-TO` of a file (a hole \

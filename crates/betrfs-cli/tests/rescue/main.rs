@@ -10,6 +10,7 @@ mod mounted;
 mod schemas;
 
 mod above_damage;
+mod access_lists;
 mod damaged;
 mod forged;
 mod list_file;

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
@@ -20,6 +20,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use serde::Serialize;
 
+use super::inherited::{self, Kept};
 use super::later::{Entry, Later};
 use super::list::List;
 use super::target::Target;
@@ -200,7 +201,7 @@ impl Copy {
                 futimens(open, &times(atime_ns, mtime_ns))?;
                 fchmod(open, mode_of(perm))
             };
-            let set = match self.target.directory(&names, &mut |_| ()) {
+            let set = match self.target.directory(&names, &mut |_, _| ()) {
                 Ok(open) => set(open).map_err(Failed::from),
                 Err(errno) => Err(no_directory(errno)),
             };
@@ -268,19 +269,46 @@ impl Copy {
         };
         let (name, above) = names.split_last().ok_or(Errno::NOENT)?;
         self.target.give_way(names.first().unwrap_or(name))?;
-        let mut made: Vec<Vec<Vec<u8>>> = Vec::new();
-        let open = match self.target.directory(above, &mut |names| made.push(names.to_vec())) {
+        let mut made: Vec<(Vec<Vec<u8>>, Vec<Kept>)> = Vec::new();
+        let open = match self.target.directory(above, &mut |names, kept| made.push((names.to_vec(), kept))) {
             Ok(open) => open.try_clone_to_owned().map_err(Failed::from),
             Err(errno) => Err(no_directory(errno)),
         };
-        // The entry for snapshots has no record.
-        for names in made.into_iter().filter(|names| !names.ends_with(&[betrfs::SNAPSHOTS_NAME.to_vec()])) {
-            self.list.add(&Lost::Record(Location::Path(names)), "none was found, only what is below it")?;
+        for (names, kept) in made {
+            // The entry for snapshots has no record.
+            let has_record = !names.ends_with(&[betrfs::SNAPSHOTS_NAME.to_vec()]);
+            let location = Location::Path(names);
+            if has_record {
+                let why = "none was found, only what is below it";
+                self.list.add(&Lost::Record(location.clone()), why)?;
+            }
+            self.list_kept(&location, kept)?;
         }
         Ok((open?, name.clone()))
     }
 
+    /// Lists access control lists that an object has only in the target.
+    fn list_kept(&mut self, of: &Location, kept: Vec<Kept>) -> io::Result<()> {
+        for (kind, errno) in kept {
+            let lost = Lost::Attribute { of: of.clone(), name: kind.name().to_vec() };
+            self.list.add(&lost, &inherited::why(errno))?;
+        }
+        Ok(())
+    }
+
+    /// Makes an object without attributes, and without lists that it would inherit.
     fn make(&mut self, object: &Object) -> Result<Open, Failed> {
+        let open = self.make_any(object)?;
+        let kept = match &open {
+            Open::Here(file) => inherited::remove(file.as_fd()),
+            Open::Named(..) if object.file_type == FileType::Symlink => Vec::new(),
+            Open::Named(dir, name) => inherited::remove_named(dir.as_fd(), name),
+        };
+        self.list_kept(&object.location, kept)?;
+        Ok(open)
+    }
+
+    fn make_any(&mut self, object: &Object) -> Result<Open, Failed> {
         let (dir, name) = self.place(&object.location)?;
         let known = object.attributes.as_ref();
         let shown = OsStr::from_bytes(&name);
@@ -378,14 +406,12 @@ impl Copy {
         }
     }
 
-    /// A path through /proc to the object, for calls that take only paths. It leads to the object itself.
     fn try_to_set_xattr(current: &Current, name: &[u8], value: &[u8]) -> Result<(), Errno> {
         let attribute = OsStr::from_bytes(name);
         match &current.open {
             Open::Here(file) => rustix::fs::fsetxattr(file, attribute, value, XattrFlags::empty())?,
             Open::Named(dir, name) => {
-                let mut path = format!("/proc/self/fd/{}/", dir.as_fd().as_raw_fd()).into_bytes();
-                path.extend_from_slice(name);
+                let path = inherited::path_of(dir.as_fd(), name);
                 rustix::fs::lsetxattr(OsStr::from_bytes(&path), attribute, value, XattrFlags::empty())?;
             }
         }

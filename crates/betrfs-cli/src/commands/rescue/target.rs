@@ -11,6 +11,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, statat};
 use rustix::io::Errno;
 
+use super::inherited::{self, Kept};
 use crate::failure::Failure;
 
 /// The directory, in the target, of files with several names before their names come. A volume whose root has
@@ -19,6 +20,9 @@ const LINKED: &str = ".betrfs-lost";
 
 /// Number of steps on the way to a directory that stay open.
 const OPEN_MAX: usize = 64;
+
+/// What hears of a directory that was made: its names, and access control lists that it inherited and keeps.
+pub type Made<'m> = dyn FnMut(&[Vec<u8>], Vec<Kept>) + 'm;
 
 /// See the module.
 pub struct Target {
@@ -52,6 +56,8 @@ impl Target {
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
         mkdirat(&root, LINKED, Mode::RWXU).map_err(|errno| failed(errno.into()))?;
         let linked = open_dir(&root, LINKED.as_bytes()).map_err(|errno| failed(errno.into()))?;
+        // Lists that stay are no loss here: it is for its owner alone, and what is made in it loses its own.
+        drop(inherited::remove(linked.as_fd()));
         Ok(Target { root, linked, linked_name: LINKED.to_owned(), linked_names: 1, way: Vec::new() })
     }
 
@@ -93,11 +99,7 @@ impl Target {
 
     /// The directory at a path below the target. One that is not there is made for its owner alone, and
     /// passed to `made`.
-    pub fn directory(
-        &mut self,
-        names: &[Vec<u8>],
-        made: &mut dyn FnMut(&[Vec<u8>]),
-    ) -> Result<BorrowedFd<'_>, Errno> {
+    pub fn directory(&mut self, names: &[Vec<u8>], made: &mut Made<'_>) -> Result<BorrowedFd<'_>, Errno> {
         let same = |((known, _), name): &(&(Vec<u8>, _), &Vec<u8>)| known == *name;
         let mut shared = self.way.iter().zip(names).take_while(same).count();
         if shared < self.way.len() {
@@ -108,8 +110,10 @@ impl Target {
             let open = match open_dir(self.last(), name) {
                 Err(Errno::NOENT) => {
                     mkdirat(self.last(), OsStr::from_bytes(name), Mode::RWXU)?;
-                    made(names.get(..=depth).unwrap_or(names));
-                    open_dir(self.last(), name)
+                    let open = open_dir(self.last(), name);
+                    let kept = open.as_ref().map(|open| inherited::remove(open.as_fd())).unwrap_or_default();
+                    made(names.get(..=depth).unwrap_or(names), kept);
+                    open
                 }
                 open => open,
             };
