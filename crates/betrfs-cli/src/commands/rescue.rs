@@ -48,7 +48,9 @@ comes from the directory that is copied to.
 
 Nothing is invented. What is missing is listed, one line for each part: the path, the part, and the reason, with \
 tabs between them. The parts are `all` of an object, its `record` (attributes), `bytes FROM-TO` of a file (a hole \
-is there instead), `attribute NAME`, and `names`, for all from one path to another. A line that begins with `-` \
+is there instead), `attribute NAME`, `names up to PATH` for all from the path to that one, and `the volume's record`. \
+A `name` is there and lacks something: its file has several names and misses parts, which are listed as those of \
+`linked file NUMBER`, or it stands in for the names of such a file. A line that begins with `-` \
 names a structure of which only an older state may be left. A file whose record is lost \
 is copied by its data. Files with several names of which none is left are in `.betrfs-lost`, by number, or in \
 `.betrfs-lost.1` and so on if the volume's root has that name. \

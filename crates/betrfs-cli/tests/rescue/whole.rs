@@ -143,6 +143,25 @@ fn it_refuses_what_is_no_volume_and_a_directory_in_use() {
 }
 
 #[test]
+fn the_help_has_all_parts_of_the_list() {
+    let help = String::from_utf8(betrfs(&["rescue", "--help"]).stdout).unwrap();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schemas/rescue.json");
+    let schema: Value = serde_json::from_slice(&fs::read(schema).unwrap()).unwrap();
+    let parts = schema["properties"]["missing"]["items"]["properties"]["part"]["enum"].as_array().unwrap();
+    assert!(parts.len() >= 8, "{parts:?}");
+    for part in parts.iter().map(|part| part.as_str().unwrap()) {
+        let is_told = match part {
+            // These have words of their own in a line.
+            "volume" => help.contains("`the volume's record`"),
+            "structure" => help.contains("begins with `-` names a structure"),
+            part => help.contains(&format!("`{part} ")) || help.contains(&format!("`{part}`")),
+        };
+        assert!(is_told, "{part}: {help}");
+    }
+}
+
+#[test]
 fn a_list_that_finds_no_room_is_named() {
     let sample = Sample::new("64M");
     // A structure of which an older state is left: a line of the list.
