@@ -57,6 +57,11 @@ pub trait Device: Send + Sync {
     /// The size in bytes.
     fn len(&self) -> u64;
 
+    /// The size with what is behind the last whole block, for messages: nothing there is read or written.
+    fn len_in_bytes(&self) -> u64 {
+        self.len()
+    }
+
     /// Makes the device at least `len` bytes long, a multiple of [`BLOCK_BYTES`], if its size can be chosen;
     /// one of a given size looks whether that has grown. Returns the size, which is durable.
     ///

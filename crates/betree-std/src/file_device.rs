@@ -370,6 +370,11 @@ impl Device for FileDevice {
         self.len.load(Ordering::Relaxed)
     }
 
+    fn len_in_bytes(&self) -> u64 {
+        let now = self.file().and_then(|file| (&**file).seek(SeekFrom::End(0)));
+        now.ok().filter(|now| whole_blocks(*now) == self.len()).unwrap_or_else(|| self.len())
+    }
+
     fn grow(&self, len: u64) -> Result<u64, DeviceError> {
         let grow = || {
             let file = self.file()?;

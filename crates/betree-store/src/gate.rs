@@ -128,6 +128,10 @@ impl Device for Gate {
         self.device.len()
     }
 
+    fn len_in_bytes(&self) -> u64 {
+        self.device.len_in_bytes()
+    }
+
     fn grow(&self, len: u64) -> Result<u64, DeviceError> {
         self.device.grow(len)
     }

@@ -88,6 +88,11 @@ impl Disk {
         self.device.len()
     }
 
+    /// As [`Device::len_in_bytes`].
+    pub(crate) fn len_in_bytes(&self) -> u64 {
+        self.device.len_in_bytes()
+    }
+
     /// As [`Device::grow`].
     pub(crate) fn grow(&self, len: u64) -> Result<u64> {
         let _turn = self.change_turn.read();

@@ -91,12 +91,14 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if arguments.wanted.writes() {
         let repaired = match mount {
             Some(_) => Err(Failure::new(format!("{shown} is mounted: unmount it to repair the volume"))),
+            None if arguments.volume.is_dir() => Err(stats::not_mounted(&arguments.volume)),
             None => repair::run(arguments, &shown),
         };
         return repaired.unwrap_or_else(|failure| not_repaired(arguments, &shown, failure));
     }
     let checked = match &mount {
         Some(mount) => check_mount(mount, arguments),
+        None if arguments.volume.is_dir() => Err(stats::not_mounted(&arguments.volume)),
         None => examine(arguments, &shown),
     };
     let (checked, failure) = match checked {

@@ -242,6 +242,9 @@ fn a_document_is_printed_whatever_happens() {
     let told = error(&check(4));
     assert!(told.contains("it should have 67108864 bytes, and has 1048576"), "{told}");
     assert!(told.contains("`truncate -s 67108864`") && !told.contains("not a BetrFS volume"), "{told}");
+    // The size that the file has, whole blocks or not.
+    fs::write(&path, &fs::read(&sample.path).unwrap()[..40_000_000]).unwrap();
+    assert!(error(&check(4)).contains("bytes, and has 40000000;"), "{}", error(&check(4)));
     // All superblocks.
     fs::copy(&sample.path, &path).unwrap();
     let file = OpenOptions::new().write(true).open(&path).unwrap();
@@ -251,4 +254,20 @@ fn a_document_is_printed_whatever_happens() {
     let report = check(4);
     assert_eq!(sentences(&report).len(), 4, "{report:#}");
     assert!(error(&report).contains("superblock"), "{report:#}");
+}
+
+/// On a mount, the sentence names that.
+#[test]
+fn of_a_directory_on_which_nothing_is_mounted_check_says_what_scrub_does() {
+    let temp = tempfile::tempdir().unwrap();
+    let said = |arguments: &[&str]| {
+        let output = betrfs(arguments, temp.path());
+        assert_eq!(output.status.code(), Some(8), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let scrub = said(&["scrub"]);
+    assert!(scrub.contains("no BetrFS volume is mounted on"), "{scrub}");
+    for arguments in [&["check"][..], &["check", "-n"], &["check", "-p"], &["check", "-y"]] {
+        assert_eq!(said(arguments), scrub, "{arguments:?}");
+    }
 }

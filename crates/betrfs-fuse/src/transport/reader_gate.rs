@@ -85,6 +85,10 @@ impl<D: Device> Device for SlowDevice<D> {
         self.0.len()
     }
 
+    fn len_in_bytes(&self) -> u64 {
+        self.0.len_in_bytes()
+    }
+
     fn grow(&self, len: u64) -> Result<u64, DeviceError> {
         leave_gate();
         self.0.grow(len)

@@ -147,11 +147,12 @@ fn choose(found: &[Found]) -> Result<Option<&Superblock>> {
 }
 
 fn refuse_truncated(disk: &Disk, superblock: &Superblock) -> Result<()> {
-    let (volume_bytes, device_bytes) = (superblock.volume_bytes, disk.len());
-    if volume_bytes <= device_bytes {
+    let volume_bytes = superblock.volume_bytes;
+    if volume_bytes <= disk.len() {
         return Ok(());
     }
-    Err(Error::Truncated { volume_bytes, device_bytes })
+    // Who compares it with what `ls` says is to find the same.
+    Err(Error::Truncated { volume_bytes, device_bytes: disk.len_in_bytes() })
 }
 
 /// The newest good superblock (`None` if no copy is good), even if there may have been a newer one, and the
