@@ -30,6 +30,7 @@ mod image;
 mod inode_flags;
 mod interrupting;
 mod kernel_cache;
+mod known_damage;
 mod lifecycle;
 mod lost_files;
 mod map;

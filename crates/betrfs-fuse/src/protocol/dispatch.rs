@@ -23,7 +23,7 @@ use super::notify::{LateNotices, Notifier};
 use super::panics::answering;
 use super::{Answerer, NotifySink, Outcome};
 use crate::planted::{self, Bug};
-use crate::server::{Answer, Caller, Found, Server, Tasks};
+use crate::server::{Answer, Caller, Found, Server, Tasks, error_log};
 use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen, init};
 
 /// Files keep their pages between opens, and closing them sends no FLUSH.
@@ -73,7 +73,13 @@ impl Answerer for Dispatch {
         let _passed = self.server.freezer().pass(effect::of(opcode, body));
         let began = Instant::now();
         let request = Request { header, body, out, tasks: self.server.tasks() };
-        let answer = answering(opcode.name(), || self.compute(opcode, request));
+        let (answer, failure) =
+            error_log::of_request(|| answering(opcode.name(), || self.compute(opcode, request)));
+        if let Some(failure) = failure {
+            let has_name = matches!(opcode, Opcode::Lookup | Opcode::Unlink | Opcode::Rmdir);
+            let name = if has_name { wire::name(body.rest()).ok() } else { None };
+            self.server.tell_failure(InodeId(header.nodeid), name.map(|(name, _)| name), &failure);
+        }
         counters.answered(opcode, began.elapsed(), &answer);
         match opcode {
             Opcode::Forget | Opcode::BatchForget => Outcome::Silent,

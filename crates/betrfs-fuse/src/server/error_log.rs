@@ -1,6 +1,7 @@
 //! Failures of the volume in the log: a bounded number of lines, because a program may meet a damaged file
 //! a thousand times a second.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -8,6 +9,26 @@ use parking_lot::Mutex;
 /// At most this many lines in each [`TIME`].
 const LINES_MAX: u32 = 10;
 const TIME: Duration = Duration::from_secs(10);
+
+thread_local! {
+    /// While a request is answered: the line about it, which is logged with the name of what it is about.
+    static LINE: RefCell<Option<Option<String>>> = const { RefCell::new(None) };
+}
+
+/// Logs a failure: at once, or at the end of the [request](of_request) that is being answered.
+pub fn tell(line: String) {
+    LINE.with_borrow_mut(|told| match told {
+        Some(told) => *told = Some(line),
+        None => tracing::error!("{line}"),
+    });
+}
+
+/// Answers a request; the line about its failure comes back too, if there is one.
+pub fn of_request<T>(answer: impl FnOnce() -> T) -> (T, Option<String>) {
+    LINE.set(Some(None));
+    let answer = answer();
+    (answer, LINE.take().flatten())
+}
 
 /// Counts of failures that were logged or left out.
 #[derive(Default)]

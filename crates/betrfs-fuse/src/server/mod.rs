@@ -8,7 +8,7 @@ mod belated_pages;
 mod cached_pages;
 mod caller;
 mod directory;
-mod error_log;
+pub mod error_log;
 mod file;
 mod inode;
 mod inode_flags;
@@ -312,12 +312,26 @@ impl Server {
         status
     }
 
+    /// Logs a failure, with the path of the object that it is about, or of a name in it.
+    pub fn tell_failure(&self, node: betrfs::InodeId, name: Option<&[u8]>, failure: &str) {
+        let Some(mut path) = self.volume.shown_name(node) else { return tracing::error!("{failure}") };
+        if let Some(name) = name {
+            path.extend((path != "/").then_some('/'));
+            path.push_str(&String::from_utf8_lossy(name));
+        }
+        // Anybody may have chosen the name.
+        let shown: String = path.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        tracing::error!("{shown}: {failure}");
+    }
+
     /// The answer to a failed call; failures of the volume are logged too.
     fn refuse(error: &betrfs::Error) -> Errno {
         if is_alarming(error) {
             match ERROR_LOG.note(Instant::now()) {
-                Saying::Line(0) => tracing::error!("{error}"),
-                Saying::Line(before) => tracing::error!("{error} (and {before} failures before it)"),
+                Saying::Line(0) => error_log::tell(error.to_string()),
+                Saying::Line(before) => {
+                    error_log::tell(format!("{error} (and {before} failures before it)"));
+                }
                 Saying::Nothing => {}
             }
         } else if let betrfs::Error::SearchGivenUp { .. } = error {

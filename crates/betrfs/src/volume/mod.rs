@@ -58,6 +58,7 @@ mod remove_tree;
 mod removed_inodes;
 mod rename;
 mod restore;
+mod shown_name;
 mod snapshots;
 mod unlink;
 mod usage;
