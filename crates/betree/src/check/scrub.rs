@@ -142,8 +142,8 @@ impl Env {
     ///
     /// # Errors
     /// [`Error::NoMemory`]; [`Error::ReadOnly`] for a volume with features of later versions, or one that is
-    /// to be mended and takes no changes; those of the checkpoint at the end. A problem found is not an
-    /// error, and neither is an end by `step`.
+    /// to be mended and takes no changes; those of the checkpoint at the end, if no problem was found: else a
+    /// note tells of them. A problem found is not an error, and neither is an end by `step`.
     pub fn scrub(
         &self,
         options: ScrubOptions,
@@ -160,6 +160,7 @@ impl Env {
             (ScrubFrom::LastStop, Some(last)) => ScrubRecord { state: ScrubState::UnderWay, ..last },
             _ => ScrubRecord { state: ScrubState::UnderWay, began_ns: now_ns(), ..ScrubRecord::default() },
         };
+        let problems_before = record.problems;
         let mut scrub = Scrub {
             env: self,
             tell,
@@ -180,11 +181,21 @@ impl Env {
         };
         scrub.note();
         let (record, bad_pages) = (scrub.record, scrub.bad_pages);
-        if options.on_damage == OnDamage::Mend {
-            self.mend_copies(bad_pages)?;
-        }
+        let mended = match options.on_damage {
+            OnDamage::Mend => self.mend_copies(bad_pages),
+            OnDamage::Tell => Ok(()),
+        };
         // Even if it was interrupted: the next one goes on from there.
-        scrubbed.and(self.checkpoint_if_open())?;
+        let kept = mended.and(self.checkpoint_if_open());
+        let _: ControlFlow<()> = scrubbed?;
+        match kept {
+            // What was found is more than an error tells.
+            Err(error) if record.problems > problems_before => {
+                let what = format!("the newest changes could not be written: {error}");
+                tell(Finding::note(Code::LogNotChecked, Place::Volume, what));
+            }
+            kept => kept?,
+        }
         Ok(record)
     }
 

@@ -227,6 +227,37 @@ fn blocks_that_the_device_refuses_hide_no_others_of_their_node() {
     assert!((1..=3).contains(&record.problems), "{found:?}");
 }
 
+/// What was found is told even if the end of the scrub cannot be written.
+#[test]
+fn damage_is_told_though_newer_changes_cannot_be_written() {
+    let changed = |is_damaged: bool| {
+        let volume = Volume::new();
+        let leaf = volume.env.engine.table.lock().nodes().find(|(_, height, _)| *height == 0).unwrap().0;
+        let at = volume.env.engine.table.lock().place(leaf).unwrap().extent.place(0) as usize;
+        if is_damaged {
+            volume.device.device.flip((at + 8) * 8);
+        }
+        let mut batch = Batch::new();
+        batch.put(D, b"new", b"one");
+        volume.env.commit(&batch).unwrap();
+        volume.device.device.fail_writes(true);
+        volume
+    };
+    let sound = changed(false);
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let scrubbed = sound.env.scrub(ScrubOptions::READ_ALL, &mut |found| panic!("{found}"), go_on);
+    assert!(scrubbed.is_err(), "that it was made is not kept");
+    sound.env.abandon();
+
+    let volume = changed(true);
+    let (record, found) = volume.scrub(ScrubFrom::Start, usize::MAX);
+    assert_eq!((record.state, record.problems), (ScrubState::Complete, 1));
+    let told: Vec<(Code, bool)> = found.iter().map(|found| (found.code, found.is_problem)).collect();
+    assert_eq!(told, [(Code::BadNode, true), (Code::LogNotChecked, false)]);
+    assert!(found.iter().any(|found| found.what.contains("newest changes")), "{found:?}");
+    volume.env.abandon();
+}
+
 #[test]
 fn copies_of_superblocks_and_node_table_are_mended_if_that_is_asked_for() {
     let volume = Volume::new();
