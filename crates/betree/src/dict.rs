@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use betree_platform::sync::atomic::{AtomicBool, Ordering};
 use betree_platform::sync::{Mutex, RwLock};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::events;
 use crate::memtable::Memtable;
@@ -36,6 +36,8 @@ pub(crate) struct Dict {
     /// Nodes without references that a failing device kept from being freed: the next checkpoint and the next
     /// check have them tried again. Locked alone.
     pub unread_dead: Mutex<Vec<NodeId>>,
+    /// Nodes of which was told that they hold up messages, because they cannot be read. Locked alone.
+    pub held_told: Mutex<HashSet<NodeId>>,
     /// The epochs that live views name. Locked last.
     pub named: Mutex<Named>,
     /// The yield of recent merges in leaves, noted by the threads that change leaves.
@@ -103,6 +105,7 @@ impl Dict {
             structure: Mutex::new(()),
             dead: Mutex::default(),
             unread_dead: Mutex::default(),
+            held_told: Mutex::default(),
             named: Mutex::default(),
             merge_yield: MergeYield::default(),
         }

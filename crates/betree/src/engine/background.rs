@@ -183,14 +183,24 @@ impl Engine {
     /// Rebalances a tree; cut short for want of room, it is continued later.
     pub(super) fn rebalance(&self, tree: &Tree<'_>, reached: Vec<NodeId>) -> Result<()> {
         let rebalanced = tree.rebalance(reached, None, &|nodes| self.room().has_nodes(nodes))?;
-        self.note_rebalanced(&rebalanced);
+        self.note_rebalanced(tree.dict, &rebalanced);
         Ok(())
     }
 
-    fn note_rebalanced(&self, rebalanced: &Rebalanced) {
+    fn note_rebalanced(&self, dict: &Dict, rebalanced: &Rebalanced) {
+        self.note_held(dict, rebalanced);
         self.counters.flushes.fetch_add(rebalanced.flushes, Ordering::Relaxed);
         if rebalanced.cut_short {
             self.unbalanced.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells of what cannot be read and holds up messages, once.
+    fn note_held(&self, dict: &Dict, rebalanced: &Rebalanced) {
+        for (id, error) in &rebalanced.held.errors {
+            if dict.held_told.lock().insert(*id) {
+                self.store.disk.health.note_failed_work(error);
+            }
         }
     }
 
@@ -254,9 +264,10 @@ impl Engine {
         let _structure = dict.structure.lock();
         let rebalanced = self.tree_of(dict).rebalance(Vec::new(), Some(drain), &has_room)?;
         if gives_way.get() {
+            self.note_held(dict, &rebalanced);
             self.counters.flushes.fetch_add(rebalanced.flushes, Ordering::Relaxed);
         } else {
-            self.note_rebalanced(&rebalanced);
+            self.note_rebalanced(dict, &rebalanced);
         }
         Ok(gives_way.get())
     }

@@ -1,5 +1,7 @@
 //! Durability of commits: by the log, or by a checkpoint.
 
+use alloc::string::ToString;
+
 use betree_platform::sync::atomic::Ordering;
 
 use super::Env;
@@ -91,6 +93,12 @@ impl Env {
         // What could not be stored is not the size.
         self.volume_bytes.store(committed.superblock.volume_bytes, Ordering::Relaxed);
         self.scheduler.tell_done(None);
+        if let Err(error) = &done
+            && error.is_unreadable()
+        {
+            // The next one would meet it again: nobody should go on and believe that changes become durable.
+            self.engine.store.disk.health.fail(&error.to_string());
+        }
         done
     }
 
@@ -150,7 +158,13 @@ impl Env {
     /// otherwise a batch that is only partly in the trees would have to be durable in the log first.
     pub(super) fn capture(&self) -> Result<Captured> {
         self.engine.freeze(true);
-        self.engine.absorb_all()?;
+        if let Err(error) = self.engine.absorb_all() {
+            if !error.is_unreadable() {
+                return Err(error);
+            }
+            // No more changes fit above what cannot be read. Those that were accepted do, at the roots.
+            self.engine.store.disk.health.fail(&error.to_string());
+        }
         let structures = self.engine.lock_structures();
         self.engine.renew_bad_copies(&structures)?;
         let commit = self.commit.lock();

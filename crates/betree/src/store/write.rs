@@ -8,6 +8,7 @@ use betree_platform::sync::atomic::Ordering;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::block_reuse::{BlockReuse, Unchanged};
+use super::spans::Span;
 use super::{HAS_ROOM, NodePlace, Store, Way, corrupt};
 use crate::cache::{OnDevice, Piece, Residency};
 use crate::error::{Error, Result};
@@ -16,6 +17,7 @@ use crate::invariant::{internal, invariant};
 use crate::io::AlignedBuf;
 use crate::node::{Body, Node};
 use crate::run::{Run, only_folded};
+use crate::space::Extent;
 use crate::upsert::Upsert;
 
 /// A node that is ready to be written.
@@ -129,7 +131,8 @@ impl Store {
     /// Encodes a node and its pieces for a new extent into a buffer, and overwrites what that held. `last` is
     /// the node's present place, if it has one.
     ///
-    /// Pieces in memory are compressed; the others are copied as stored, their checksums verified. On a
+    /// Pieces in memory are compressed; the others are copied as stored, their checksums verified: what does
+    /// not match stays as it is, for its readers to notice, and keeps nothing else from being written. On a
     /// device that does not seek, with enough free space, unchanged pieces keep their blocks, even blocks of
     /// a node that is gone. Of a piece with newer messages only these are written.
     ///
@@ -144,7 +147,13 @@ impl Store {
     ) -> Result<Encoded> {
         let wants_copy = self.wants_copy(&node) && (last.is_none() || self.has_room_for_copy(&node));
         let how = How { may_keep_blocks: self.may_keep_blocks(), wants_copy };
-        self.encode_version(dict, node, last, how, buffer)
+        match self.encode_version(dict, node.clone(), last, how, buffer) {
+            // What the device refuses to read can stay where it is.
+            Err(error) if error.is_unreadable() && !how.may_keep_blocks => {
+                self.encode_version(dict, node, last, How { may_keep_blocks: true, ..how }, buffer)
+            }
+            encoded => encoded,
+        }
     }
 
     /// As [`encode_node`](Store::encode_node), with all blocks new and no second copy: for a version that is
@@ -320,7 +329,8 @@ impl Store {
                         false => Err(corrupt(&stored.extent, at, "the checksum does not match")),
                     });
                     let bytes = self.disk.health.count_damage(bytes);
-                    let bytes = bytes.or_else(|error| self.run_of_other_copy(&stored.extent, at, error))?;
+                    let bytes = bytes.or_else(|error| self.run_of_other_copy(&stored.extent, at, error));
+                    let bytes = bytes.or_else(|error| self.rotten_run(&stored.extent, at, error))?;
                     let room = buffer.as_mut_slice().get_mut(end..end + bytes.len());
                     room.ok_or_else(|| internal!(HAS_ROOM))?.copy_from_slice(&bytes);
                     written.push(RunRef { offset: end as u32, ..*at });
@@ -355,6 +365,17 @@ impl Store {
             refs.push(written);
         }
         Ok((refs, end))
+    }
+}
+
+impl Store {
+    /// The stored bytes of a run of which no copy matches its checksum, read once more.
+    ///
+    /// # Errors
+    /// The `error` of the first read, if the device gives no bytes.
+    fn rotten_run(&self, extent: &Extent, at: &RunRef, error: Error) -> Result<Vec<u8>> {
+        let read = self.read_spans(&[Span::of_run(extent, at)])?.pop();
+        read.and_then(Result::ok).filter(|bytes| bytes.len() == at.stored_len as usize).ok_or(error)
     }
 }
 

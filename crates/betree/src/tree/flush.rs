@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::apply_messages::{Applied, Messages};
 use super::{EDGE_IS_THERE, Tree, TreeChange};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::events;
 use crate::invariant::internal;
 use crate::key::Cut;
@@ -32,7 +32,10 @@ impl Tree<'_> {
         let run = edge.partition.as_ref().map(|piece| self.store.run(piece)).transpose()?;
         let mut applied = Applied { may_pass, ..Applied::default() };
         let messages = Messages::of(run.as_deref(), edge.gotos.clone());
-        let new = self.pass(edge, &messages, true, &mut applied)?;
+        let new = match self.pass(edge, &messages, true, &mut applied) {
+            Ok(new) => new,
+            Err(error) => return Err(self.undone(&applied, error)),
+        };
         let mut edges = edges.to_vec();
         *edges.get_mut(index).ok_or_else(|| internal!(EDGE_IS_THERE))? = new;
         applied.change.changed.push(self.with_body(parent, Body::Interior(edges)));
@@ -67,11 +70,27 @@ impl Tree<'_> {
         let ranges = memtable.ranges_within(&Cut::LOW, &Cut::HIGH, Msn::MAX);
         let messages = Messages { points, ranges, gotos: Vec::new() };
         let mut applied = Applied { may_pass, ..Applied::default() };
-        let body = self.apply_messages(&root, &messages, true, &mut applied)?;
+        let body = match self.apply_messages(&root, &messages, true, &mut applied) {
+            Ok(body) => body,
+            // The root may take what cannot go further.
+            Err(error) if may_pass && error.is_unreadable() => {
+                self.undone(&applied, error);
+                return self.flush_memtable(memtable, false);
+            }
+            Err(error) => return Err(self.undone(&applied, error)),
+        };
         applied.change.changed.push(self.with_body(&root, body));
         self.install_memtable(applied.change, memtable);
         events::memtable_flushed(self.dict.index, root.id, memtable.bytes(), applied.reached.len());
         Ok(applied.reached)
+    }
+
+    /// Gives back the names of nodes that an error has kept from being made: what cannot be read is tried
+    /// again and again.
+    fn undone(&self, applied: &Applied, error: Error) -> Error {
+        let mut table = self.table.lock();
+        applied.change.added.iter().for_each(|node| table.release_reserved(node.id));
+        error
     }
 
     /// Whether this many bytes are enough to pass a node at once.

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use hashbrown::HashSet;
 
 use super::basement::has_messages;
-use super::{Tree, TreeChange};
-use crate::error::Result;
+use super::{EDGE_IS_THERE, Tree, TreeChange};
+use crate::error::{Error, Result};
 use crate::invariant::internal;
 use crate::key::Cut;
 use crate::message::Goto;
@@ -20,6 +20,10 @@ pub(crate) const FLUSH_NODES: u32 = 6;
 /// Room that a flush which passes the child needs, in nodes.
 pub(crate) const PASSING_FLUSH_NODES: u32 = 40;
 
+/// At most so much may wait above something unreadable, in nodes: it is written with its node, and copied
+/// whenever much has joined it.
+const HELD_NODES_MAX: usize = 16;
+
 /// No tree grows beyond this height; its root becomes larger instead.
 pub(super) const HEIGHT_MAX: u8 = 200;
 
@@ -29,6 +33,48 @@ pub(crate) struct Rebalanced {
     pub flushes: u64,
     /// Messages remain to be flushed, for want of room.
     pub cut_short: bool,
+    /// What cannot be read keeps these from being changed.
+    pub held: Held,
+}
+
+/// What a rebalancing goes round, because something there cannot be read: messages stay where they are, and
+/// nodes as they are. So a checkpoint has them all the same, and whoever repairs the volume finds them. The
+/// next rebalancing tries again.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// Edges whose messages cannot go down: their nodes, and where they begin.
+    edges: HashSet<(NodeId, Cut)>,
+    /// Nodes with messages or windows that cannot be put together with what is below.
+    nodes: HashSet<NodeId>,
+    /// The first errors, each for a node.
+    pub errors: Vec<(NodeId, Error)>,
+}
+
+impl Held {
+    fn has(&self, id: NodeId, edge: &Edge) -> bool {
+        !self.edges.is_empty() && self.edges.contains(&(id, edge.lo.clone()))
+    }
+
+    /// Whether a node is to be left as it is.
+    fn has_node(&self, id: NodeId) -> bool {
+        self.nodes.contains(&id)
+    }
+
+    /// What was done to a node; `None` if it cannot be done.
+    ///
+    /// # Errors
+    /// All but those of what cannot be read.
+    fn unless_unreadable<T>(&mut self, id: NodeId, done: Result<T>) -> Result<Option<T>> {
+        match done {
+            Err(error) if error.is_unreadable() => {
+                if !self.errors.iter().any(|(told, _)| *told == id) {
+                    self.errors.push((id, error));
+                }
+                Ok(None)
+            }
+            done => done.map(Some),
+        }
+    }
 }
 
 /// How far the flushing of all buffers has come, from call to call.
@@ -46,7 +92,10 @@ impl Tree<'_> {
     /// hold, until there is no room; the next call with it goes on from there. `has_room` returns whether
     /// this many more nodes could be written.
     ///
-    /// Called with the structure lock held.
+    /// It goes round what cannot be read. Called with the structure lock held.
+    ///
+    /// # Errors
+    /// Those of reading, if the root cannot be read, or too much waits above something else.
     pub fn rebalance(
         &self,
         reached: Vec<NodeId>,
@@ -60,9 +109,22 @@ impl Tree<'_> {
         let mut path: Vec<NodeId> = Vec::from([self.dict.state.read().root]);
         let mut to_visit: HashSet<NodeId> = reached.into_iter().collect();
         while let Some(id) = path.last().copied() {
-            let node = self.node(id)?;
+            let node = match self.node(id) {
+                Err(error) if error.is_unreadable() && path.len() > 1 => {
+                    rebalanced.held.unless_unreadable(id, Err::<(), _>(error))?;
+                    drain.done.insert(id);
+                    path.pop();
+                    continue;
+                }
+                node => node?,
+            };
+            let held = &mut rebalanced.held;
             let eager = drains && !drain.emptied.contains(&id);
-            let pressures = node.edges().iter().map(|edge| (edge, self.pressure_bytes(edge)));
+            // What cannot go down is no reason to flush other messages early.
+            let pressures = node
+                .edges()
+                .iter()
+                .map(|edge| (edge, if held.has(id, edge) { 0 } else { self.pressure_bytes(edge) }));
             let all_bytes = pressures.clone().map(|(_, bytes)| bytes).fold(0, usize::saturating_add);
             let over = all_bytes > self.geometry.node_bytes as usize;
             let flushable = pressures
@@ -70,25 +132,34 @@ impl Tree<'_> {
                 .filter(|(_, (edge, bytes))| *bytes > 0 && (over || eager && self.may_free(edge)));
             let wanted = flushable.max_by_key(|(_, (_, bytes))| *bytes).map(|(index, _)| index);
             // Values that messages in a leaf replace take space where space is short.
-            let wants_fold = eager && !self.store.may_keep_blocks() && has_messages(&node);
+            let is_free = !held.has_node(id);
+            let wants_fold = eager && is_free && !self.store.may_keep_blocks() && has_messages(&node);
             let has_more = wanted.is_some() || wants_fold || eager && !rebalanced.cut_short;
             if has_more && has_room(FLUSH_NODES) {
                 if let Some(index) = wanted {
-                    if !eager && self.shrink(&node, index)? {
-                        continue;
+                    let may_pass = has_room(PASSING_FLUSH_NODES);
+                    if let Some(reached) = self.flush_or_hold(&node, index, eager, may_pass, held)? {
+                        rebalanced.flushes += 1;
+                        to_visit.extend(reached);
                     }
-                    rebalanced.flushes += 1;
-                    to_visit.extend(self.flush(&node, index, has_room(PASSING_FLUSH_NODES))?);
                     continue;
                 }
                 if wants_fold {
-                    rebalanced.flushes += 1;
-                    self.folded(&node)?;
+                    match held.unless_unreadable(id, self.folded(&node))? {
+                        Some(_) => rebalanced.flushes += 1,
+                        None => drop(held.nodes.insert(id)),
+                    }
                     continue;
                 }
-                if self.materialize_one_window(&node)? {
-                    rebalanced.flushes += 1;
-                    continue;
+                if is_free {
+                    match held.unless_unreadable(id, self.materialize_one_window(&node))? {
+                        Some(true) => {
+                            rebalanced.flushes += 1;
+                            continue;
+                        }
+                        Some(false) => {}
+                        None => drop(held.nodes.insert(id)),
+                    }
                 }
                 if eager {
                     drain.emptied.insert(id);
@@ -111,16 +182,53 @@ impl Tree<'_> {
             match path.last() {
                 Some(parent) => {
                     let parent = self.node(*parent)?;
-                    self.fit_child(parent, id)?;
+                    // A child that does not fit stays until all around it can be read.
+                    let fitted = self.fit_child(parent, id);
+                    rebalanced.held.unless_unreadable(id, fitted)?;
                 }
                 None => {
-                    if let Some(root) = self.fit_root(&node)? {
+                    let fitted = self.fit_root(&node);
+                    if let Some(Some(root)) = rebalanced.held.unless_unreadable(id, fitted)? {
                         path.push(root);
                     }
                 }
             }
         }
         Ok(rebalanced)
+    }
+
+    /// Flushes an edge's messages, or merges its runs where that is enough. Returns the nodes that messages
+    /// reached; `None` if they stay at the edge, because they were merged or what is below cannot be read.
+    fn flush_or_hold(
+        &self,
+        node: &Node,
+        index: usize,
+        eager: bool,
+        may_pass: bool,
+        held: &mut Held,
+    ) -> Result<Option<Vec<NodeId>>> {
+        let edge = node.edges().get(index).ok_or_else(|| internal!(EDGE_IS_THERE))?;
+        let flush = |may_pass| -> Result<Option<Vec<NodeId>>> {
+            if !eager && self.shrink(node, index)? {
+                return Ok(None);
+            }
+            self.flush(node, index, may_pass).map(Some)
+        };
+        let flushed = match flush(may_pass) {
+            // The child may take what cannot go further.
+            Err(error) if may_pass && error.is_unreadable() => flush(false),
+            flushed => flushed,
+        };
+        if let Err(error) = &flushed
+            && error.is_unreadable()
+        {
+            let most_bytes = (self.geometry.node_bytes as usize).saturating_mul(HELD_NODES_MAX);
+            if edge.pending_bytes() > most_bytes {
+                return Err(error.clone());
+            }
+            held.edges.insert((node.id, edge.lo.clone()));
+        }
+        Ok(held.unless_unreadable(edge.child.unwrap_or(node.id), flushed)?.flatten())
     }
 
     /// The weight of an edge's pending messages, in bytes of a buffer that is full at a node's size. A range

@@ -8,6 +8,7 @@ mod combined_upserts;
 mod drain_gives_way;
 mod header_eviction;
 mod hostile_nodes;
+mod lost_below_changes;
 mod merge_while_written;
 mod messages_over_basements;
 mod miscounted_references;

@@ -1,14 +1,15 @@
 //! Scrubs of a volume while it is used.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use betree::debug::{Inspector, Owner};
 use betree::{ScrubOptions, ScrubState};
 use betree_platform::Device;
-use betrfs::{Report, Scrubbed, Volume, XattrMode};
+use betrfs::{Mending, Report, Scrubbed, Volume, XattrMode};
 
-use crate::repair::DATA;
-use crate::repair_changes::without;
+use crate::repair::{DATA, repair};
+use crate::repair_changes::{leaves, without};
 use crate::support::*;
 
 fn scrub(volume: &Volume) -> Scrubbed {
@@ -158,4 +159,74 @@ fn a_scrub_names_the_files_that_a_check_names() {
         heights[usize::from(height.min(1))] += 1;
     }
     assert!(heights[0] > 20 && heights[1] > 5 && more * 10 < heights[0], "{heights:?}, {more} more");
+}
+
+/// A volume with files of which all contents are lost, and the number of leaves that had them.
+fn without_contents() -> (Disk, u64) {
+    let disk = Disk::of_tiny_nodes(32 << 20);
+    let volume = disk.open();
+    let dir = mkdir(&volume, ROOT, "dir").node;
+    for number in 0..100 {
+        let file = mkfile(&volume, dir, &format!("file{number:02}")).node;
+        volume.write(file, 0, &contents(number)[..9000]).unwrap();
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let lost = leaves(&disk, DATA.0);
+    let device = without(&disk, &lost);
+    (Disk::holding(device, disk.options.clone()), lost.len() as u64)
+}
+
+/// Writes files beside those that lost their contents.
+fn write_more(volume: &Volume, round: u64) {
+    let dir = volume.resolve(b"/dir").unwrap().node;
+    for number in 0..30 {
+        let file = mkfile(volume, dir, &format!("file{number:02}-{round}")).node;
+        volume.write(file, 0, &contents(200 + number)[..9000]).unwrap();
+    }
+}
+
+#[test]
+fn what_is_written_over_lost_leaves_is_durable_and_a_scrub_tells_of_them() {
+    let (disk, lost) = without_contents();
+    let mut volume = disk.open();
+    for round in 0..3 {
+        write_more(&volume, round);
+        // A sync is one where the log has given up.
+        volume.env().checkpoint().unwrap();
+        let dir = volume.resolve(b"/dir").unwrap().node;
+        let name = format!("copy{round}");
+        // It is refused if it needs a lost leaf.
+        let is_cloned = volume.clone_inode(dir, ROOT, name.as_bytes()).is_ok();
+        volume.env().checkpoint().unwrap();
+        assert_eq!(volume.env().state(), betree::State::Writable);
+        let scrubbed = scrub(&volume);
+        assert!(scrubbed.record.problems >= lost / 2, "{round}: {scrubbed:?}");
+        assert!(scrubbed.report.files.contains("/dir/file99"), "{:?}", scrubbed.report);
+        volume = disk.open();
+        for number in 0..30 {
+            for dir in ["dir", &name].into_iter().take(1 + usize::from(is_cloned)) {
+                let path = format!("/{dir}/file{number:02}-{round}");
+                let file = volume.resolve(path.as_bytes()).unwrap().node;
+                assert_eq!(volume.getattr(file).unwrap().size, 9000, "{path}");
+            }
+        }
+    }
+    volume.close().unwrap();
+}
+
+#[test]
+fn what_was_written_over_lost_leaves_is_read_after_a_repair() {
+    let (disk, _) = without_contents();
+    let volume = disk.open();
+    write_more(&volume, 0);
+    volume.env().checkpoint().unwrap();
+    drop(disk.open());
+    let device: Arc<dyn Device> = disk.device.clone();
+    repair(&device, Mending::All);
+    let volume = disk.open();
+    for number in 0..30 {
+        let file = volume.resolve(format!("/dir/file{number:02}-0").as_bytes()).unwrap().node;
+        assert!(read_all(&volume, file) == contents(200 + number)[..9000], "{number}");
+    }
 }
