@@ -20,20 +20,21 @@ const DATA: u8 = 1;
 const BLOCK_BYTES: u64 = 4096;
 const FILE_BYTES: usize = 20_000;
 
-/// Writes over the headers of the leaves with contents of files.
+/// Writes over all that nodes have of the contents of files, behind their headers.
 fn lose_contents(volume: &Path) {
     let device = Arc::new(FileDevice::open(volume).unwrap());
     let options = Volume::engine_options(16 << 20);
-    let inspector = Inspector::open(device, options, &mut |found| panic!("{found}")).unwrap();
+    let inspector = Inspector::open(device, options, &mut |_| ()).unwrap();
     let is_one = |id| {
         let header = inspector.node(id, &mut |_| ()).and_then(|node| node.header);
-        header.is_some_and(|header| header.origin.dict == DATA && header.height == 0)
+        header.is_some_and(|header| header.origin.dict == DATA)
     };
     let lost: Vec<u64> = inspector
         .map()
         .into_iter()
         .filter(|owned| matches!(owned.owner, Owner::Node(id) if is_one(id)))
-        .map(|owned| owned.blocks.start_block * BLOCK_BYTES)
+        .flat_map(|owned| (1..owned.blocks.len_blocks).map(move |block| owned.blocks.start_block + block))
+        .map(|block| block * BLOCK_BYTES)
         .collect();
     assert!(!lost.is_empty());
     let file = OpenOptions::new().write(true).open(volume).unwrap();
