@@ -19,6 +19,7 @@ use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
 use betree_platform::sync::MutexGuard;
+use betree_platform::sync::atomic::Ordering;
 
 use crate::dict::Dict;
 use crate::engine::checkpoint::Committed;
@@ -143,6 +144,11 @@ impl Env {
         progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
     ) -> Result<()> {
         self.refuse_unknown_features()?;
+        // The next checkpoint makes the log anew.
+        let is_read_only = self.engine.store.disk.health.refuse_if_read_only().is_err();
+        if is_read_only && self.engine.counters.checkpoints.load(Ordering::Relaxed) == 0 {
+            self.tell_log_loss(tell);
+        }
         // They stay as they are.
         let _bad_pages = self.check_table(tell);
         self.engine.assign_all_unowned()?;

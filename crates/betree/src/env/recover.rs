@@ -426,8 +426,19 @@ mod tests {
         };
         let refused = Env::open(device.clone(), options(LogLoss::Refuse)).unwrap_err();
         assert!(matches!(&refused, Error::Corrupt { offset, .. } if *offset == at), "{refused}");
+        let found_in_use = |env: &Env| {
+            let mut codes = Vec::new();
+            let mut tell = |found: crate::Finding| codes.extend(found.is_problem.then_some(found.code));
+            env.check_in_use(&mut tell, &mut |_, _| core::ops::ControlFlow::Continue(())).unwrap();
+            codes
+        };
+        let reader = Options { mode: OpenMode::ReadOnly, ..options(LogLoss::Accept) };
+        let env = Env::open(device.clone(), reader).unwrap();
+        assert_eq!(found_in_use(&env), [crate::FindingCode::BadLog], "it is on the device still");
+        drop(env);
         let env = Env::open(device.clone(), options(LogLoss::Accept)).unwrap();
         assert_eq!(env.log_loss(), Some(&refused));
+        assert_eq!(found_in_use(&env), []);
         put(&env, 100);
         env.close().unwrap();
         let env = Env::open(device, options(LogLoss::Refuse)).unwrap();

@@ -125,15 +125,22 @@ fn opened(
     let mut env = Env::open_from(disk, loaded, made, OnDispute::Look, Some(&mut give_up), options)?;
     env.opened.given_up = given_up;
     env.check_disputed(tell);
-    if let Some(error) = env.log_loss() {
-        let place = Place::Log { offset: error.offset().unwrap_or_default() };
-        let what = format!(
-            "changes from here on are missing, after {}: {error}",
-            counted(env.replayed_batches(), "batch", "batches")
-        );
-        tell(Finding::problem(FindingCode::BadLog, place, what));
-    }
+    env.tell_log_loss(tell);
     Ok(env)
+}
+
+impl Env {
+    /// Tells what the log has lost, if the opening went on without it.
+    pub(crate) fn tell_log_loss(&self, tell: &mut dyn FnMut(Finding)) {
+        if let Some(error) = self.log_loss() {
+            let place = Place::Log { offset: error.offset().unwrap_or_default() };
+            let what = format!(
+                "changes from here on are missing, after {}: {error}",
+                counted(self.replayed_batches(), "batch", "batches")
+            );
+            tell(Finding::problem(FindingCode::BadLog, place, what));
+        }
+    }
 }
 
 /// The feature bits of a superblock that a repair has made: nothing tells whether a volume needs them.
