@@ -24,6 +24,27 @@ fn silent(_: Step) -> io::Result<()> {
     Ok(())
 }
 
+/// Ends the freeze where an assertion fails, so that the failure is told and no thread waits for ever.
+struct ThawAtEnd<'f>(&'f Freezer);
+
+impl Drop for ThawAtEnd<'_> {
+    fn drop(&mut self) {
+        let ThawAtEnd(freezer) = self;
+        if thread::panicking() {
+            freezer.thaw(None);
+        }
+    }
+}
+
+/// Waits until a condition holds.
+fn poll(holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < LONG, "it does not come true");
+        thread::yield_now();
+    }
+}
+
 /// Calls `while_frozen` while another thread freezes the volume for `time`; returns the end of the freeze.
 fn frozen(
     freezer: &Freezer,
@@ -41,6 +62,7 @@ fn frozen(
                 Ok(())
             })
         });
+        let _thawed = ThawAtEnd(freezer);
         while_frozen(stood.recv_timeout(LONG).unwrap());
         freezing.join().unwrap()
     })
@@ -80,18 +102,14 @@ fn changes_wait_until_the_thaw_and_what_reads_does_not() {
                     made.send(()).unwrap();
                 });
             }
-            while freezer.waiting() < 3 {
-                thread::yield_now();
-            }
-            assert_eq!(counted.0.load(Ordering::Relaxed), 3);
+            // A thread is counted before it tells that its wait begins.
+            poll(|| freezer.waiting() == 3 && counted.0.load(Ordering::Relaxed) == 3);
             let Frozen { since, left, waiting } = freezer.frozen().unwrap();
             assert!(since > 0 && left.is_none() && waiting == 3);
             assert!(is_made.try_recv().is_err());
             // A sync behind changes that wait, waits.
             scope.spawn(|| drop(freezer.pass(Effect::Sync)));
-            while freezer.waiting() < 4 {
-                thread::yield_now();
-            }
+            poll(|| freezer.waiting() == 4);
             drop(freezer.pass(Effect::None));
             assert!(freezer.thaw(None));
             freezer.await_thaw();
@@ -151,8 +169,8 @@ fn a_client_that_is_gone_and_a_closed_volume_leave_nothing_frozen() {
         volume.create(InodeId::ROOT, format!("{gone_at:?}").as_bytes(), &FILE).unwrap();
     }
     // A thaw comes before the changes under way have ended.
-    let passed = freezer.pass(Effect::Change);
     thread::scope(|scope| {
+        let passed = freezer.pass(Effect::Change);
         let (holds, held) = mpsc::channel();
         let (freezer, volume) = (&freezer, &volume);
         let freezing = scope.spawn(move || {
