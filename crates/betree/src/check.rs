@@ -101,8 +101,8 @@ impl Env {
         self.engine.assign_all_unowned()?;
         self.walk(&self.engine.lock_structures(), tell, progress)?;
         if self.opened.is_damaged {
-            let what = "not checked: whether every block is free or in use, because not all of the node table can be \
-                        believed";
+            let what =
+                "not checked: whether every block is free or in use, because the volume cannot be opened";
             tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
         } else {
             // Nothing was captured since: what replay has let go of is still in its place.

@@ -7,6 +7,7 @@ mod errors;
 mod failure;
 mod format;
 mod helper;
+mod interruption;
 mod json_stream;
 mod log;
 mod memory;

@@ -257,6 +257,7 @@ impl Mount {
             Ok(()) => tracing::info!("{shown}: unmounted and closed"),
             Err(error) => tracing::error!("{shown}: unmounted, and not closed cleanly: {error}"),
         }
+        control.await_reports();
         control.tell(&closed);
         if greeter.join().is_err() {
             tracing::error!("the thread that announces the mount panicked");

@@ -43,7 +43,7 @@ pub fn by_server_telling(
     let line = Line::open(mount).map_err(|why| stats::unheard(dir, &why))?;
     line.order(mount, order, progress).map_err(|error| match error {
         CheckError::Unheard(why) => stats::unheard(dir, &why),
-        CheckError::Failed(why) => Failure::new(format!("{}: {why}", dir.display())),
+        why => Failure::new(format!("{}: {why}", dir.display())),
     })
 }
 

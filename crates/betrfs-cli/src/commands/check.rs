@@ -4,18 +4,16 @@ mod repair;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use betree::counted;
 use betrfs::Volume;
 use betrfs_fuse::{CheckError, CheckProblem, CheckReport, Line, MountEntry, is_damage, is_truncated};
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::commands::stats;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
-use crate::helper::ExitCodes;
+use crate::interruption::Interruption;
 use crate::name::Name;
 use crate::opening;
 use crate::plain_text::on_one_line;
@@ -81,20 +79,16 @@ struct Checked {
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
     let shown = arguments.volume.display().to_string();
-    // A check writes nothing, and a repair one checkpoint: the process may end anywhere.
-    let code = i32::from(ExitCodes::CHECK.interrupted);
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register_conditional_shutdown(signal, code, Arc::new(AtomicBool::new(true)))?;
-    }
+    let interruption = watch(arguments, &shown)?;
     // Asks no server; the path of a volume's file is no root of a mount.
     let mount = MountEntry::at(&arguments.volume).ok().flatten().filter(MountEntry::is_betrfs);
     if arguments.wanted.writes() {
         let repaired = match mount {
             Some(_) => Err(Failure::new(format!("{shown} is mounted: unmount it to repair the volume"))),
             None if arguments.volume.is_dir() => Err(stats::not_mounted(&arguments.volume)),
-            None => repair::run(arguments, &shown),
+            None => repair::run(arguments, &shown, &interruption),
         };
-        return repaired.unwrap_or_else(|failure| not_repaired(arguments, &shown, failure));
+        return repaired.unwrap_or_else(|failure| not_repaired(arguments, &shown, failure, &interruption));
     }
     let checked = match &mount {
         Some(mount) => check_mount(mount, arguments),
@@ -108,6 +102,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }
         Err(failure) => (Checked::default(), Some(failure)),
     };
+    interruption.end();
     match arguments.format {
         Format::Json => print_json(&document(&arguments.volume, checked, failure.as_ref()))?,
         Format::Text => {
@@ -120,11 +115,35 @@ pub fn run(arguments: &Arguments) -> Outcome {
     failure.map_or(Ok(()), Err)
 }
 
+/// Has a signal end the check with a word. It writes nothing, and a repair one checkpoint: the process may
+/// end anywhere.
+fn watch(arguments: &Arguments, shown: &str) -> std::io::Result<Interruption> {
+    let sentence = match arguments.wanted.writes() {
+        false => format!("the check of {shown} was interrupted: nothing was written"),
+        true => format!(
+            "the repair of {shown} was interrupted: the volume is as it was or, if the end had been reached, as repaired"
+        ),
+    };
+    let (volume, format) = (arguments.volume.clone(), arguments.format);
+    Interruption::watch(sentence, move |sentence| {
+        if format == Format::Json {
+            // The exit code remains.
+            let _ = print_json(&document(&volume, Checked::default(), Some(&Failure::new(sentence))));
+        }
+    })
+}
+
 /// Prints what is wrong with a volume that a repair could not begin with.
-fn not_repaired(arguments: &Arguments, shown: &str, failure: Failure) -> Outcome {
+fn not_repaired(
+    arguments: &Arguments,
+    shown: &str,
+    failure: Failure,
+    interruption: &Interruption,
+) -> Outcome {
     let is_damaged = failure.kind() == Kind::Damage;
     // A second failure would say no more than the first.
     let found = if is_damaged { examine(arguments, shown).unwrap_or_default() } else { Checked::default() };
+    interruption.end();
     match arguments.format {
         Format::Json => {
             let error = Some(failure.to_string());
@@ -145,6 +164,10 @@ fn check_mount(mount: &MountEntry, arguments: &Arguments) -> Result<Checked, Fai
     match checked {
         Ok(report) => Ok(Checked { report, refused: None }),
         Err(CheckError::Unheard(why)) => Err(stats::unheard(dir, &why)),
+        Err(CheckError::Over) => Err(Failure::of(
+            Kind::Interrupted,
+            format!("the check of {} was interrupted: it was unmounted", dir.display()),
+        )),
         Err(CheckError::Failed(why)) => Err(Failure::new(format!("cannot check {}: {why}", dir.display()))),
     }
 }

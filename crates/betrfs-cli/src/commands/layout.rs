@@ -18,7 +18,7 @@ pub fn of_mount(mount: &MountEntry, cells_max: u32) -> Result<Layout, Failure> {
     let line = Line::open(mount).map_err(|why| stats::unheard(dir, &why))?;
     line.layout(mount, cells_max).map_err(|error| match error {
         CheckError::Unheard(why) => stats::unheard(dir, &why),
-        CheckError::Failed(why) => Failure::new(format!("{}: {why}", dir.display())),
+        why => Failure::new(format!("{}: {why}", dir.display())),
     })
 }
 

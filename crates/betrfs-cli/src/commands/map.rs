@@ -186,7 +186,7 @@ impl Mapped<'_> {
         let line = Line::open(&self.mount).map_err(|why| stats::unheard(dir, &why))?;
         let extents = line.map(&self.mount, self.token, (from, to - from)).map_err(|error| match error {
             CheckError::Unheard(why) => stats::unheard(dir, &why),
-            CheckError::Failed(why) => self.failed(&why),
+            why => self.failed(&why.to_string()),
         })?;
         for extent in extents {
             let (start, stop) =

@@ -189,7 +189,7 @@ fn set(dir: &Path, bytes: Option<Limit>, objects: Option<Limit>) -> Outcome {
     drop(bar);
     set.map_err(|error| match error {
         CheckError::Unheard(why) => stats::unheard(dir, &why),
-        CheckError::Failed(why) => Failure::new(format!("cannot set a quota for {}: {why}", dir.display())),
+        why => Failure::new(format!("cannot set a quota for {}: {why}", dir.display())),
     })
 }
 

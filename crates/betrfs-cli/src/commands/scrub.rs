@@ -1,19 +1,16 @@
 //! `betrfs scrub`: reads and verifies all that a mounted volume has stored.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::path::{Path, PathBuf};
 
 use betree::{FindingCode, OnDamage, ScrubFrom, ScrubOptions};
 use betrfs_fuse::{CheckError, Line, ScrubReport, ScrubRequest};
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::commands::check::print_problems;
 use crate::commands::stats;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
-use crate::helper::ExitCodes;
+use crate::interruption::Interruption;
 use crate::name::Name;
 use crate::progress::Progress;
 use crate::size;
@@ -70,10 +67,13 @@ struct Document {
 pub fn run(arguments: &Arguments) -> Outcome {
     let shown = arguments.dir.display().to_string();
     // The server notices that nobody listens any more.
-    let code = i32::from(ExitCodes::CHECK.interrupted);
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register_conditional_shutdown(signal, code, Arc::new(AtomicBool::new(true)))?;
-    }
+    let (dir, format) = (arguments.dir.clone(), arguments.format);
+    let interruption = Interruption::watch(interrupted(&shown), move |sentence| {
+        if format == Format::Json {
+            // The exit code remains.
+            let _ = print_json(&document(&dir, None, Some(&Failure::new(sentence))));
+        }
+    })?;
     let (scrubbed, failure) = match scrub(arguments) {
         Ok(scrubbed) => {
             let failure = verdict(&shown, &scrubbed, arguments.repair);
@@ -81,13 +81,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }
         Err(failure) => (None, Some(failure)),
     };
+    interruption.end();
     match (arguments.format, &scrubbed) {
-        (Format::Json, _) => {
-            let error = failure.as_ref().filter(|_| scrubbed.is_none()).map(ToString::to_string);
-            let clean = failure.is_none();
-            let volume = Name::new("volume", &arguments.dir);
-            print_json(&Document { volume, clean, scrubbed, error })?;
-        }
+        (Format::Json, _) => print_json(&document(&arguments.dir, scrubbed, failure.as_ref()))?,
         (Format::Text, Some(ScrubReport { report, scrub })) => {
             if failure.is_none() {
                 print(format_args!("{shown}: no problem found in {}", size::show(scrub.read_bytes)))?;
@@ -97,6 +93,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
         (Format::Text, None) => {}
     }
     failure.map_or(Ok(()), Err)
+}
+
+fn document(dir: &Path, scrubbed: Option<ScrubReport>, failure: Option<&Failure>) -> Document {
+    let error = failure.filter(|_| scrubbed.is_none()).map(ToString::to_string);
+    Document { volume: Name::new("volume", dir), clean: failure.is_none(), scrubbed, error }
+}
+
+fn interrupted(shown: &str) -> String {
+    format!("the scrub of {shown} was interrupted: `--resume` goes on from there")
 }
 
 /// Has the server of a mount scrub its volume.
@@ -110,6 +115,7 @@ fn scrub(arguments: &Arguments) -> Result<ScrubReport, Failure> {
     let request = ScrubRequest { bytes_per_second: *rate, options: ScrubOptions { from, on_damage } };
     line.scrub(&mount, request, &mut |done, all| progress.tell(done, all)).map_err(|error| match error {
         CheckError::Unheard(why) => stats::unheard(dir, &why),
+        CheckError::Over => Failure::of(Kind::Interrupted, interrupted(&dir.display().to_string())),
         CheckError::Failed(why) => Failure::new(format!("cannot scrub {}: {why}", dir.display())),
     })
 }
@@ -121,9 +127,10 @@ fn verdict(shown: &str, ScrubReport { report, scrub }: &ScrubReport, repairs: bo
     let copied = report.problems.iter().filter(|problem| has_copies(&problem.code)).count() as u64;
     let mended = if repairs { copied } else { 0 };
     let more = "`betrfs check` of the unmounted volume reads all of it";
-    Some(match scrub.problems {
-        0 if scrub.state == "complete" => return None,
-        0 => Failure::new(format!("the scrub of {shown} was interrupted: `--resume` goes on from there")),
+    let is_complete = scrub.state == "complete";
+    let failure = match scrub.problems {
+        0 if is_complete => return None,
+        0 => Failure::of(Kind::Interrupted, interrupted(shown)),
         found if mended == found => Failure::of(
             Kind::Mended,
             match found {
@@ -141,5 +148,9 @@ fn verdict(shown: &str, ScrubReport { report, scrub }: &ScrubReport, repairs: bo
             "{shown} is damaged ({found} found), and all has a good copy: `betrfs scrub --repair` writes it anew"
         )),
         found => Failure::damage(format!("{shown} is damaged ({found} found): {more}")),
+    };
+    Some(match (scrub.problems, is_complete) {
+        (0, _) | (_, true) => failure,
+        _ => Failure::of(failure.kind(), format!("{failure}; and {}", interrupted(shown))),
     })
 }

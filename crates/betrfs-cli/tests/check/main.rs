@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod claims;
+mod interrupted;
 mod read_only;
 mod repair;
 #[path = "../mount/schemas.rs"]

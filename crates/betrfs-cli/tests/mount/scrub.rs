@@ -3,9 +3,12 @@
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
-use std::process::Output;
+use std::process::{Child, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use betree_sim::Rng;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::mounted::{Mounted, betrfs, is_damaged, ok, run};
 use crate::schemas::valid;
@@ -68,11 +71,7 @@ fn a_scrub_of_a_client_that_goes_is_interrupted_and_the_next_one_goes_on() {
     let mut client = betrfs();
     let mut client = client.arg("scrub").arg(&mounted.dir).args(["--rate", "4K"]).spawn().unwrap();
     let state = || mounted.stats()["last_scrub"]["state"].as_str().map(ToOwned::to_owned);
-    let reaches = |wanted: &str| {
-        while state().as_deref() != Some(wanted) {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-    };
+    let reaches = |wanted: &str| poll(wanted, || state().as_deref() == Some(wanted));
     reaches("under-way");
     client.kill().unwrap();
     client.wait().unwrap();
@@ -83,6 +82,57 @@ fn a_scrub_of_a_client_that_goes_is_interrupted_and_the_next_one_goes_on() {
     let resumed = scrub(&mounted, &["--resume", "--rate", "1G"]);
     ok(&resumed);
     assert_eq!(document(&resumed)["scrub"]["began"], began);
+}
+
+fn poll(what: &str, holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it does not come true: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Begins a scrub that does not end by itself, and returns once it is under way.
+fn begun(mounted: &Mounted, options: &[&str]) -> Child {
+    let mut client = betrfs();
+    client.arg("scrub").arg(&mounted.dir).args(["--rate", "4K"]).args(options);
+    let client = client.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    poll("it is under way", || mounted.stats()["last_scrub"]["state"] == "under-way");
+    client
+}
+
+#[test]
+fn one_that_is_interrupted_says_so() {
+    let mounted = with_files();
+    for options in [[].as_slice(), &["--format", "json"]] {
+        for signal in [Signal::INT, Signal::TERM] {
+            let client = begun(&mounted, options);
+            kill_process(Pid::from_child(&client), signal).unwrap();
+            let output = client.wait_with_output().unwrap();
+            is_interrupted(&output);
+            match options.is_empty() {
+                true => assert!(output.stdout.is_empty(), "{output:?}"),
+                false => {
+                    let told = document(&output);
+                    assert!(told["error"].as_str().unwrap().contains("interrupted"), "{told}");
+                    assert_eq!(told["clean"], false);
+                }
+            }
+            poll("the server notices it", || mounted.stats()["last_scrub"]["state"] == "interrupted");
+        }
+    }
+    // An unmount interrupts it too.
+    let client = begun(&mounted, &["--format", "json"]);
+    mounted.umount();
+    let output = client.wait_with_output().unwrap();
+    is_interrupted(&output);
+    let told = document(&output);
+    assert_eq!((&told["scrub"]["state"], &told["error"]), (&"interrupted".into(), &serde_json::Value::Null));
+}
+
+fn is_interrupted(output: &Output) {
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(32) && told.contains("`--resume` goes on from there"), "{output:?}");
 }
 
 #[test]

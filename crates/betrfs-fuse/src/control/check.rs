@@ -1,7 +1,8 @@
 //! `check` on the control socket: the whole check runs in the server, and the client hears how far it is.
 //!
-//! The answer is a line `done DONE ALL` now and then, and at the end `report` with JSON, or `failed` with a
-//! sentence. A client that is gone, or reads no more, ends the check. A scrub is answered likewise.
+//! The answer is a line `done DONE ALL` now and then, and at the end `report` with JSON, `failed` with a
+//! sentence, or `over` if the mount has ended. A client that is gone, or reads no more, ends the check. A
+//! scrub is answered likewise.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::ControlFlow;
@@ -28,6 +29,8 @@ const TELL_EVERY: Duration = Duration::from_millis(100);
 const REPORT_TIME_MAX: Duration = Duration::from_secs(30);
 /// The longest line: a report has up to 11,000 paths.
 const LINE_BYTES_MAX: u64 = 128 << 20;
+/// Where there is no result because the mount has ended.
+const OVER_LINE: &str = "over unmounted\n";
 /// The sentence of a second client.
 const BUSY: &str = "another check of this mount is running";
 
@@ -40,10 +43,18 @@ pub(super) fn answer(stream: UnixStream, served: &Arc<dyn Served>, turn: &Turn) 
             true => ControlFlow::Break(()),
             false => telling.tell(done, all),
         });
-        // A client that has the report may ask again at once.
-        drop(taken);
-        telling.report(checked.map(CheckReport::from))
+        let _kept = until_told(taken, served.as_ref());
+        match checked {
+            Err(_) if served.is_over() => telling.end(),
+            checked => telling.report(checked.map(CheckReport::from)),
+        }
     })
+}
+
+/// Gives the turn back, as a client that has the report may ask again at once; after the end of the mount it
+/// is kept until the client knows, which the server waits for.
+pub(super) fn until_told(taken: Taken, served: &dyn Served) -> Option<Taken> {
+    served.is_over().then_some(taken)
 }
 
 /// Does work for a client in a thread of its own, of low priority; else as [`in_thread`].
@@ -114,6 +125,11 @@ impl Telling<'_> {
         write_until(self.stream, format!("failed {why}\n").as_bytes(), Instant::now() + PATIENCE)
     }
 
+    /// Tells that the mount has ended.
+    pub fn end(self) -> io::Result<()> {
+        write_until(self.stream, OVER_LINE.as_bytes(), Instant::now() + PATIENCE)
+    }
+
     /// Tells the result.
     pub fn report<T: Serialize>(self, result: betrfs::Result<T>) -> io::Result<()> {
         let line = match result {
@@ -130,9 +146,12 @@ pub enum CheckError {
     /// The server was not asked.
     #[error(transparent)]
     Unheard(#[from] Unheard),
-    /// It failed, or the server ended.
+    /// It failed, or the server died.
     #[error("{0}")]
     Failed(String),
+    /// The mount has ended.
+    #[error("it was unmounted meanwhile")]
+    Over,
 }
 
 impl Line {
@@ -173,6 +192,7 @@ pub(super) fn hear<T: DeserializeOwned>(
                 return serde_json::from_str(rest).map_err(|error| CheckError::Failed(error.to_string()));
             }
             "failed" => return Err(CheckError::Failed(rest.to_owned())),
+            "over" => return Err(CheckError::Over),
             _ => return Err(unknown()),
         }
     }

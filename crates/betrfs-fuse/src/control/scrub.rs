@@ -14,7 +14,7 @@ use betree::{OnDamage, ScrubFrom, ScrubOptions};
 use rustix::io::Errno;
 
 use super::SCRUB;
-use super::check::{CheckError, Telling, hear, in_idle_thread};
+use super::check::{CheckError, Telling, hear, in_idle_thread, until_told};
 use super::client::Line;
 use super::pace::pause;
 use super::server::Served;
@@ -98,8 +98,11 @@ pub(super) fn answer(
             // The client may be gone.
             scrubbed.report.problems.iter().for_each(|problem| tracing::warn!("a scrub found: {problem}"));
         }
-        drop(taken);
-        telling.report(scrubbed.map(ScrubReport::from))
+        let _kept = until_told(taken, served.as_ref());
+        match scrubbed {
+            Err(_) if served.is_over() => telling.end(),
+            scrubbed => telling.report(scrubbed.map(ScrubReport::from)),
+        }
     })
 }
 

@@ -153,6 +153,8 @@ pub struct Control {
     listener: UnixListener,
     pub(super) waiting: Arc<Mutex<Vec<UnixStream>>>,
     is_ended: Arc<AtomicBool>,
+    /// The work of which a client gets a report.
+    pub(super) reported: [Turn; 2],
 }
 
 impl Control {
@@ -165,12 +167,13 @@ impl Control {
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
         let waiting = Arc::new(Mutex::new(Vec::new()));
         let is_ended = Arc::new(AtomicBool::new(false));
+        let turns = Turns::default();
         let control = Control {
             listener: listener.try_clone()?,
             waiting: Arc::clone(&waiting),
             is_ended: Arc::clone(&is_ended),
+            reported: [turns.check.clone(), turns.scrub.clone()],
         };
-        let turns = Turns::default();
         thread::Builder::new().name("betrfs-control".into()).spawn(move || {
             for stream in listener.incoming() {
                 if is_ended.load(Ordering::Acquire) {
@@ -187,6 +190,14 @@ impl Control {
             }
         })?;
         Ok(control)
+    }
+
+    /// Waits for a check and a scrub that the end of the mount has interrupted, until their clients know.
+    pub fn await_reports(&self) {
+        let until = Instant::now() + PATIENCE;
+        while self.reported.iter().any(Turn::is_taken) && Instant::now() < until {
+            thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// Sends the outcome of the close to the waiting clients. Does not block: the message fits into a

@@ -4,12 +4,13 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use betree::{ScrubOptions, ScrubStep};
+use betree::{OnDamage, ScrubFrom, ScrubOptions, ScrubStep};
 use betrfs::{QuotaLimits, Report, Scrubbed};
 use rustix::process::Uid;
 
 use super::server::{WAITING_MAX, request};
 use super::sockets::{connect, may_serve, sockets};
+use super::turn::Turn;
 use super::*;
 use crate::closing::CloseState;
 use crate::file_map::MapExtent;
@@ -33,6 +34,9 @@ fn mount_of(number: u32) -> MountEntry {
 /// The status of a mount whose backup ends only with its client.
 const ENDLESS: &[u8] = b"endless";
 
+/// The status of a mount that ends after some looks whether it has.
+const ENDS_SOON: &[u8] = b"ends soon";
+
 /// Whether a second client that asked for a map was refused.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
@@ -52,7 +56,7 @@ impl Served for Asked {
     }
 
     fn is_over(&self) -> bool {
-        self.is_over
+        self.is_over || self.status == ENDS_SOON && self.looks.fetch_add(1, Ordering::Relaxed) > 9
     }
 
     /// Has less to write at each look, once there is something.
@@ -317,6 +321,23 @@ fn a_layout_comes_whole_or_is_refused_with_a_sentence() {
     let mut line = Line::open(&mount).unwrap();
     line.ask("layout all\n").unwrap();
     assert!(matches!(line.status(), Err(Unheard::Refused)));
+}
+
+#[test]
+fn the_end_of_the_mount_is_told_to_who_checks_and_scrubs_it() {
+    let options = ScrubOptions { from: ScrubFrom::Start, on_damage: OnDamage::Tell };
+    let request = ScrubRequest { bytes_per_second: u64::MAX, options };
+    let mount = mount_of(179);
+    let control = listen_as(&mount, 7, ENDS_SOON, false);
+    let line = Line::open(&mount).unwrap();
+    assert!(matches!(line.check(&mount, &mut |_, _| ()), Err(CheckError::Over)));
+    control.await_reports();
+    assert!(!control.reported.iter().any(Turn::is_taken));
+    drop(control);
+    let mount = mount_of(180);
+    let _control = listen_as(&mount, 7, ENDS_SOON, false);
+    let line = Line::open(&mount).unwrap();
+    assert!(matches!(line.scrub(&mount, request, &mut |_, _| ()), Err(CheckError::Over)));
 }
 
 fn listen_as(mount: &MountEntry, unique: u64, status: &'static [u8], is_over: bool) -> Control {

@@ -22,6 +22,11 @@ impl Turn {
         (!self.0.swap(true, Ordering::AcqRel)).then(|| Taken(self.clone()))
     }
 
+    /// Whether a client has it.
+    pub fn is_taken(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
     /// Takes the turn; waits a moment for the work of a client that has just gone, of which the server may
     /// not know yet.
     pub fn take_soon(&self) -> Option<Taken> {

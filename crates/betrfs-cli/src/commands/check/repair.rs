@@ -13,6 +13,7 @@ use super::{Arguments, Document, failed, failed_with_way_out, print_problems};
 use crate::commands::mkfs::before;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
+use crate::interruption::Interruption;
 use crate::name::Name;
 use crate::opening;
 use crate::plain_text::on_one_line;
@@ -77,12 +78,13 @@ pub struct Told<'a> {
 ///
 /// # Errors
 /// Nothing was printed.
-pub fn run(arguments: &Arguments, shown: &str) -> Result<Outcome, Failure> {
+pub fn run(arguments: &Arguments, shown: &str, interruption: &Interruption) -> Result<Outcome, Failure> {
     let wanted = &arguments.wanted;
     if wanted.undo {
         return undo(arguments, shown).map(Ok);
     }
     if wanted.preen && !wanted.force && was_closed(arguments, shown)? {
+        interruption.end();
         let note = "it was closed, and is not read (-f reads it)";
         return Ok(match arguments.format {
             Format::Text => print(format_args!("{shown}: {note}")),
@@ -120,6 +122,7 @@ pub fn run(arguments: &Arguments, shown: &str) -> Result<Outcome, Failure> {
         Mending::All | Mending::AllAndLostNames => failed(shown, &error),
     })?;
     let verdict = verdict(shown, &repair);
+    interruption.end();
     match arguments.format {
         Format::Json => print_json(&document(arguments, &repair, verdict.as_ref()))?,
         Format::Text if repair.before.found() == 0 && repair.mended.is_empty() => {
