@@ -55,7 +55,15 @@ impl Volume {
         let op = self.update(OpKind::Fallocate, 0)?;
         let allocates = mode != FallocateMode::PunchHole;
         // Before any lock is taken: the search may read the whole file.
-        let holes = if allocates { self.holes(&op, node, offset, end)? } else { Vec::new() };
+        let holes = match mode {
+            FallocateMode::PunchHole => Vec::new(),
+            FallocateMode::Allocate { .. } => self.holes(&op, node, offset, end)?,
+            FallocateMode::Zero { .. } => match self.holes(&op, node, offset, end) {
+                // Some blocks were lost: none is counted as stored.
+                Err(error) if error.is_known_damage() => alloc::vec![offset / BLOCK..end.div_ceil(BLOCK)],
+                holes => holes?,
+            },
+        };
         let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
         let mut state = inode.state.write();

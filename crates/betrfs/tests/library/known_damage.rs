@@ -183,7 +183,8 @@ fn a_part_of_a_lost_block_cannot_be_written() {
                             refused += 1;
                         }
                     }
-                    let zero = FallocateMode::PunchHole;
+                    let zeroes = FallocateMode::Zero { keep_size: true };
+                    let zero = if at % 4096 == 100 { zeroes } else { FallocateMode::PunchHole };
                     let punched = volume.fallocate(node, zero, from, len as u64);
                     match volume.read(node, from, len, &mut bytes) {
                         Ok(()) => {
@@ -217,12 +218,21 @@ fn what_is_written_over_known_damage_heals_it_and_removing_the_files_clears_it()
         }
         for (at, file) in named.iter().enumerate() {
             let entry = volume.resolve(path(*file).as_bytes()).unwrap();
-            match (at + number) % 3 {
+            match (at + number) % 4 {
                 // Block by block, over the old ones.
                 0 => {
                     volume.write(entry.node, 0, &contents(*file)).unwrap();
                 }
+                // Whole blocks of zeros, in the middle of a file too.
                 1 => {
+                    let zero = FallocateMode::Zero { keep_size: true };
+                    for block in (0..FILE_BYTES).step_by(BLOCK_BYTES).rev() {
+                        volume.fallocate(entry.node, zero, block as u64, BLOCK_BYTES as u64).unwrap();
+                    }
+                    assert!(read(&volume, &path(*file)).unwrap() == vec![0; FILE_BYTES]);
+                    volume.write(entry.node, 0, &contents(*file)).unwrap();
+                }
+                2 => {
                     volume.setattr(entry.node, &SetAttr { size: Some(0), ..SetAttr::default() }).unwrap();
                     volume.write(entry.node, 0, &contents(*file)).unwrap();
                 }

@@ -5,7 +5,8 @@
 //! pair being written: the first while the second still holds generation g - 2, or the second while the first
 //! holds g. So a pair without a good copy is never the trace of a crash. It may have been the newest, so
 //! opening fails: the other pair names an old state, and some of its blocks have been reused. A repair looks
-//! for what the lost pair named.
+//! for what the lost pair named. A copy that is older than that is not the trace of a crash either: its last
+//! write was lost.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -100,7 +101,8 @@ pub(crate) fn load(disk: &Disk) -> Result<Loaded> {
         .into_iter()
         .filter(|&slot| good().all(|(s, superblock)| s != slot || *superblock != newest))
         .collect();
-    Ok(Loaded { superblock: newest, bad_slots: all_bad(&found), missing })
+    let bad_slots = all_bad(&found, Some(newest.generation));
+    Ok(Loaded { superblock: newest, bad_slots, missing })
 }
 
 /// The newest copy and the bad ones of a volume that [`load`] refuses because the other pair is lost, and for
@@ -120,7 +122,8 @@ pub(crate) fn beside_lost_pair(disk: &Disk) -> Result<(Superblock, Vec<BadSlot>)
         return Err(error);
     }
     refuse_truncated(disk, &newest)?;
-    Ok((newest, all_bad(&found)))
+    let bad_slots = all_bad(&found, Some(newest.generation));
+    Ok((newest, bad_slots))
 }
 
 fn good_of(found: &[Found]) -> impl Iterator<Item = (usize, &Superblock)> {
@@ -163,7 +166,8 @@ fn refuse_truncated(disk: &Disk, superblock: &Superblock) -> Result<()> {
 pub(crate) fn newest(disk: &Disk) -> Result<(Option<Superblock>, Vec<BadSlot>)> {
     let found = read_all(disk)?;
     let newest = found.iter().filter_map(Found::good).max_by_key(|s| s.generation).cloned();
-    Ok((newest, all_bad(&found)))
+    let bad_slots = all_bad(&found, newest.as_ref().map(|superblock| superblock.generation));
+    Ok((newest, bad_slots))
 }
 
 /// The first byte of each copy, and its superblock or the reason why it is not valid. A copy of another
@@ -194,9 +198,26 @@ fn refuse_too_short(disk: &Disk) -> Result<()> {
     Ok(())
 }
 
-fn all_bad(found: &[Found]) -> Vec<BadSlot> {
+/// The bad copies beside a good one of the generation `newest`, if there is any.
+fn all_bad(found: &[Found], newest: Option<u64>) -> Vec<BadSlot> {
     let sibling = |slot: usize| found.get(slot ^ 1).and_then(Found::good);
-    found.iter().enumerate().filter_map(|(slot, f)| f.bad(slot, sibling(slot))).collect()
+    let bad = |(slot, f): (usize, &Found)| match f {
+        Found::Good(superblock) => out_of_date(slot, superblock.generation, newest?),
+        f => f.bad(slot, sibling(slot)),
+    };
+    found.iter().enumerate().filter_map(bad).collect()
+}
+
+/// A good copy whose last write was lost: older than a crash may have left it.
+fn out_of_date(slot: usize, generation: u64, newest: u64) -> Option<BadSlot> {
+    let is_of_pair = pair_of(newest) / 2 == slot / 2;
+    let oldest = newest.saturating_sub(if is_of_pair { 2 } else { 1 });
+    (generation < oldest).then(|| BadSlot {
+        offset: offset_of(slot),
+        why: format!("generation {generation} is out of date beside {newest}: a write of this copy was lost"),
+        may_be_torn: false,
+        is_rotten: true,
+    })
 }
 
 /// Whether a crash may have left a copy like this: sectors of two superblocks, one of which is the other copy

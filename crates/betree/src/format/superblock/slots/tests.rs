@@ -1,6 +1,8 @@
 use std::sync::Arc;
 use std::vec;
 
+use betree_platform::Device;
+
 use super::super::tests::sample;
 use super::*;
 use crate::io::mem::MemDevice;
@@ -91,7 +93,11 @@ fn crashes_and_rot_never_bring_back_an_older_generation() {
             let result = load(&Disk::new(device));
             let case = std::format!("{history:?}, rotten {rotten:04b}");
             match &result {
-                Ok(found) => assert!(found.superblock.generation >= believed, "{case}"),
+                Ok(found) => {
+                    assert!(found.superblock.generation >= believed, "{case}");
+                    let is_out_of_date = |bad: &BadSlot| bad.why.contains("out of date");
+                    assert!(!found.bad_slots.iter().any(is_out_of_date), "{case}");
+                }
                 Err(Error::Corrupt { what: "superblock", offset, .. }) => {
                     assert!(offset % 4096 == 0 && *offset < BYTES, "{case}");
                     assert_ne!(rotten, 0, "{case}: a crash alone");
@@ -110,6 +116,30 @@ fn crashes_and_rot_never_bring_back_an_older_generation() {
                 }
             }
         }
+    }
+}
+
+/// A disk that acknowledges writes and loses them leaves copies that no crash leaves.
+#[test]
+fn a_copy_whose_writes_were_lost_is_bad() {
+    for slot in 0..4 {
+        let (device, disk) = volume(5);
+        let mut old = vec![0; BLOCK_BYTES];
+        device.read_at(offset_of(slot), &mut old).unwrap();
+        let bad_after = |newest: u64| {
+            store(&disk, &generation(newest)).unwrap();
+            device.write_at(offset_of(slot), &old).unwrap();
+            let found = load(&disk).unwrap();
+            assert_eq!(found.superblock.generation, newest);
+            assert!(found.bad_slots.iter().all(|bad| bad.is_rotten && !bad.may_be_torn));
+            found.bad_slots.into_iter().map(|bad| bad.offset).collect::<Vec<_>>()
+        };
+        // Beside the newest one, a crash may have kept one copy from being written once.
+        let is_of_4 = slot / 2 == pair_of(4) / 2;
+        assert_eq!([6, 7].map(bad_after).map(|bad| bad.len()), [0, usize::from(is_of_4)], "{slot}");
+        assert_eq!([8, 9].map(bad_after), [vec![offset_of(slot)], vec![offset_of(slot)]]);
+        [10, 11].iter().for_each(|newest| store(&disk, &generation(*newest)).unwrap());
+        assert!(load(&disk).unwrap().bad_slots.is_empty());
     }
 }
 
