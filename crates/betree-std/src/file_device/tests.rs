@@ -204,21 +204,23 @@ fn the_file_that_is_examined_is_the_file_that_is_opened() {
     let swap = dir.path().join("swap");
     std::os::unix::fs::symlink(&ours, &path).unwrap();
     std::os::unix::fs::symlink(&victim, &swap).unwrap();
-    let done = std::sync::atomic::AtomicBool::new(false);
+    let (go_on, is_over) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+        // Dropped at the end, also where this fails: the scope waits for the other thread.
+        let _go_on = go_on;
+        let (path, swap) = (&path, &swap);
+        scope.spawn(move || {
+            while is_over.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
                 let exchange = rustix::fs::RenameFlags::EXCHANGE;
-                rustix::fs::renameat_with(rustix::fs::CWD, &path, rustix::fs::CWD, &swap, exchange).unwrap();
+                rustix::fs::renameat_with(rustix::fs::CWD, path, rustix::fs::CWD, swap, exchange).unwrap();
             }
         });
         for _ in 0..2000 {
-            let mut device = FileDevice::open(&path).unwrap();
+            let mut device = FileDevice::open(path).unwrap();
             if device.head(4096).unwrap().is_empty() {
                 device.clear(0).unwrap();
             }
         }
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     assert_eq!(fs::read(&victim).unwrap(), b"precious");
 }

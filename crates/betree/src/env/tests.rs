@@ -90,13 +90,14 @@ fn much_that_comes_during_a_sync_is_made_durable_by_the_log() {
     put_much();
     assert!(env.log.has_too_much_pending(Writes::Much));
     std::thread::scope(|scope| {
+        // Also ends where this fails: the other thread waits for it.
+        let _under_way = under_way;
         let waits = scope.spawn(|| env.commit(&noisy(9, 6000)).unwrap());
         std::thread::sleep(std::time::Duration::from_millis(50));
         assert!(!waits.is_finished());
         env.sync().unwrap();
         waits.join().unwrap();
     });
-    drop(under_way);
     assert!(!env.log.has_too_much_pending(Writes::Much));
     assert_eq!(counts(), (before.0, before.1 + 1), "one write to the log");
 }
@@ -155,6 +156,15 @@ fn background_work_passes_over_a_dictionary_that_is_busy() {
     assert_eq!(frozen(1), 0);
 }
 
+/// Ends the threads of an environment, also where a test fails: the scope waits for them.
+struct Stop<'e>(&'e Env);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
 /// Who writes little does not wait where large writers fill all room as soon as there is any.
 #[test]
 fn small_changes_go_past_a_stall_of_large_ones() {
@@ -165,8 +175,10 @@ fn small_changes_go_past_a_stall_of_large_ones() {
         batch
     };
     std::thread::scope(|scope| {
-        // Does nothing, so that a stall lasts.
+        let stop = Stop(&env);
+        // Does nothing, so that a stall lasts. Before it serves, who writes makes room alone and never waits.
         let worker = scope.spawn(|| env.scheduler.serve(|| false));
+        poll(|| env.scheduler.has_workers());
         let fill = scope.spawn(|| (0..1000).try_for_each(|number| env.commit(&noisy(number % 10, 6000))));
         poll(|| env.is_crowded(6000, Writes::Much));
         const FEW: u64 = 100;
@@ -176,7 +188,7 @@ fn small_changes_go_past_a_stall_of_large_ones() {
         let endless = scope.spawn(|| (FEW..20_000).try_for_each(|number| env.commit(&small(number))));
         poll(|| env.is_crowded(64, Writes::Little));
         assert!(!endless.is_finished());
-        env.stop();
+        drop(stop);
         worker.join().unwrap();
         fill.join().unwrap().unwrap();
         endless.join().unwrap().unwrap();

@@ -18,12 +18,12 @@ use crate::freeze::{End, FreezeError, Step};
 use crate::layout::Layout;
 use crate::mount_info::MountEntry;
 
-/// A mount with a device number that no real mount has; each test has its own.
+/// A mount with a device number that no real mount has; each test has its own, also beside another run.
 fn mount_of(number: u32) -> MountEntry {
     MountEntry {
         id: 0,
         parent_id: 0,
-        device: (u32::MAX, number),
+        device: (u32::MAX - std::process::id(), number),
         path: "/".into(),
         options: vec![format!("user_id={}", rustix::process::geteuid().as_raw()), "allow_other".into()],
         fs_type: "fuse.betrfs".into(),
@@ -39,6 +39,9 @@ const ENDS_SOON: &[u8] = b"ends soon";
 
 /// Whether a second client that asked for a map was refused.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether a client has given up a freeze that did not come to stand still.
+static IS_LATE: AtomicBool = AtomicBool::new(false);
 
 /// Whether a count ended with its client.
 static IS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
@@ -169,7 +172,7 @@ impl Served for Asked {
         Ok(())
     }
 
-    /// Stands still at once; a time of 3 s is refused, and one of 4 s never comes to stand still.
+    /// Stands still at once; a time of 3 s is refused, and one of 4 s comes to stand still once nobody waits.
     fn freeze(
         &self,
         time: Option<Duration>,
@@ -179,7 +182,10 @@ impl Served for Asked {
         match time.map(|time| time.as_secs()) {
             Some(3) => Err(FreezeError::Slow),
             Some(4) => {
-                std::thread::sleep(Duration::from_millis(300));
+                let until = std::time::Instant::now() + ANSWER_TIME_MAX;
+                while !IS_LATE.load(Ordering::Acquire) && std::time::Instant::now() < until {
+                    std::thread::sleep(LOOK_EVERY);
+                }
                 tell(Step::StandsStill(4)).map_err(FreezeError::Gone).map(|()| End::Asked)
             }
             time => tell(Step::StandsStill(time.unwrap_or(7))).map_err(FreezeError::Gone).map(|()| End::Time),
@@ -228,7 +234,9 @@ fn a_freeze_tells_its_number_and_a_thaw_is_heard() {
     assert_eq!(line().freeze(Some(Duration::from_millis(1)), wait).unwrap(), 1);
     let refused = line().freeze(seconds(3), wait).unwrap_err();
     assert_eq!(refused.to_string(), FreezeError::Slow.to_string());
-    let late = line().freeze(seconds(4), Duration::from_millis(50)).unwrap_err();
+    let late = line().freeze(seconds(4), Duration::from_millis(50));
+    IS_LATE.store(true, Ordering::Release);
+    let late = late.unwrap_err();
     assert!(late.to_string().contains("did not stand still"), "{late}");
     for number in [None, Some(7), Some(8)] {
         line().thaw(&mount, number).unwrap();

@@ -138,6 +138,15 @@ mod tests {
         assert_eq!(*reader_gate.free.lock(), 1);
     }
 
+    /// Ends the threads of an environment when it is dropped.
+    struct Stop<'e>(&'e Env);
+
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.stop();
+        }
+    }
+
     /// A disk in memory whose next write can be made to wait.
     struct Stopping {
         bytes: Mutex<Vec<u8>>,
@@ -198,6 +207,8 @@ mod tests {
         put(0);
         *device.stop.lock() = Some(may_go_on);
         thread::scope(|scope| {
+            // Both also end where this fails: the scope waits for those who wait for them.
+            let (go_on, stop) = (go_on, Stop(&env));
             scope.spawn(|| env.run_worker());
             scope.spawn(|| env.checkpoint().unwrap());
             was_stopped.recv_timeout(LONG).unwrap();
@@ -214,8 +225,7 @@ mod tests {
                 });
             }
             let seen = [(); 2].map(|()| was_passed.recv_timeout(LONG).is_ok());
-            drop(go_on);
-            env.stop();
+            drop((go_on, stop));
             assert_eq!(seen, [true; 2], "the second comes in while the first waits for room");
         });
     }

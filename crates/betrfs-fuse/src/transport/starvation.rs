@@ -326,6 +326,24 @@ mod tests {
         watched.ends();
     };
 
+    /// Waits until a condition holds.
+    fn poll(what: &str, holds: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !holds() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not after 60 s");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Sets its flag when it is dropped: a thread that keeps a CPU busy ends also where a test fails.
+    struct SetOnDrop<'f>(&'f AtomicBool);
+
+    impl Drop for SetOnDrop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, SeqCst);
+        }
+    }
+
     fn stay_on_first_cpu() {
         let allowed = sched_getaffinity(None).unwrap();
         let mut first = CpuSet::new();
@@ -355,17 +373,16 @@ mod tests {
             }
             watched.ends();
         };
+        let over = SetOnDrop(&IS_OVER);
         busy.tell.send(spin).unwrap();
-        while watch.shared.threads.lock().iter().all(|slot| slot.moments.load(SeqCst) == 0) {
-            thread::yield_now();
-        }
+        poll("it begins", || watch.shared.threads.lock().iter().any(|slot| slot.moments.load(SeqCst) > 0));
         watcher.look(&watch.shared);
         assert_eq!(policy(busy.thread), libc::SCHED_IDLE, "a request that began since the last look");
         // A look at a moment at which the kernel runs it or has it wait for a CPU, never asleep.
         watcher.look(&watch.shared);
         assert_eq!(policy(busy.thread), libc::SCHED_OTHER);
         assert_eq!(policy(other.thread), libc::SCHED_OTHER, "all do");
-        IS_OVER.store(true, SeqCst);
+        drop(over);
         assert_eq!(busy.policies.recv().unwrap(), libc::SCHED_OTHER, "not at the next reply");
         calm(&mut watcher, &watch.shared);
         assert_eq!(policy(busy.thread), libc::SCHED_OTHER, "a thread gives way with a reply");
@@ -386,6 +403,7 @@ mod tests {
                 spin_loop();
             }
         });
+        let over = SetOnDrop(&is_over);
         let served = Told::new(&watch);
         served.does(|_| stay_on_first_cpu());
         let limit = Instant::now() + Duration::from_secs(60);
@@ -396,7 +414,7 @@ mod tests {
             }
             watcher.look(&watch.shared);
         }
-        is_over.store(true, SeqCst);
+        drop(over);
         busy.join().unwrap();
     }
 
@@ -420,9 +438,7 @@ mod tests {
         let waits = Told::new(&watch);
         assert_eq!(waits.does(Watched::begins), libc::SCHED_IDLE);
         // Asleep once more: it waits for what it is told next.
-        while wants_cpu(waits.thread) {
-            thread::yield_now();
-        }
+        poll("it sleeps", || !wants_cpu(waits.thread));
         for _ in 0..5 {
             watcher.look(&watch.shared);
         }
@@ -449,9 +465,7 @@ mod tests {
         let watch = Watch::start("watch").unwrap();
         let thread = Told::new(&watch);
         for _ in 0..2 {
-            while !watch.shared.sleeps.load(SeqCst) {
-                thread::sleep(LOOK_EVERY);
-            }
+            poll("the watch sleeps", || watch.shared.sleeps.load(SeqCst));
             thread.does(Watched::begins);
             assert!(!watch.shared.sleeps.load(SeqCst));
             thread.does(Watched::ends);
@@ -466,9 +480,7 @@ mod tests {
         let Told { tell, policies, .. } = thread;
         drop(tell);
         assert!(policies.recv().is_err());
-        while !watch.shared.threads.lock().is_empty() {
-            thread::yield_now();
-        }
+        poll("it is gone", || watch.shared.threads.lock().is_empty());
         // The watch ends with the last of them.
         drop(watch);
         assert!(woken.recv().is_err());

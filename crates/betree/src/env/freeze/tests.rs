@@ -2,7 +2,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use std::sync::{Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use betree_platform::{Device, DeviceError, DeviceOp};
 
@@ -73,6 +73,8 @@ fn nothing_is_written_while_it_stands_still_and_all_that_waited_is_done_afterwar
     let before = env.changes_made_max();
     let waits = || begun.lock().unwrap().recv().unwrap();
     thread::scope(|scope| {
+        // Dropped where this fails, so that nobody waits for it any more.
+        let begin = begin;
         for writer in 0..WRITERS {
             let (env, waits, ended) = (&env, &waits, ended.clone());
             scope.spawn(move || {
@@ -286,7 +288,9 @@ fn clones_and_ingests_beside_freezes_come_to_their_end() {
             }
         });
         let mut frozen = 0;
+        let begun = Instant::now();
         while frozen < 15 || !cloner.is_finished() || !ingester.is_finished() {
+            assert!(begun.elapsed() < LONG * 30, "{frozen} freezes, and not all have come to their end");
             let copy = env.freeze(|| device.bytes()).unwrap();
             if let Some(bytes) = copy {
                 frozen += 1;

@@ -121,7 +121,9 @@ fn beside_writing_threads_three_leaves_are_in_memory_and_each_is_written_once() 
         let _stop = Stop(&env);
         (0..2).for_each(|_| drop(scope.spawn(|| env.run_writeback())));
         // The threads count from their first look for work on.
+        let begun = std::time::Instant::now();
         while !env.engine.store.writeback.is_served() {
+            assert!(begun.elapsed().as_secs() < 60, "no thread serves");
             std::thread::yield_now();
         }
         let before = env.stats();

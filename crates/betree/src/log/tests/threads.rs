@@ -109,7 +109,9 @@ fn threads_that_come_during_a_sync_share_the_next() {
             (0..100).for_each(|_| std::thread::yield_now());
         }));
         assert!(log.sync_to(1).unwrap());
-        threads.iter().for_each(|thread| thread.join().unwrap());
+        let threads: Vec<_> = threads.try_iter().collect();
+        assert_eq!(threads.len(), 2, "they begin during the sync");
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!((disk.counts().writes, disk.counts().syncs, log.durable_msn()), (2, 2, 3));
     }
 }
