@@ -103,7 +103,8 @@ def use():
         del own
         view.end()
 
-threads = [threading.Thread(target=use) for _ in range(3)]
+# A failure ends the program, and with it its threads.
+threads = [threading.Thread(target=use, daemon=True) for _ in range(3)]
 for thread in threads:
     thread.start()
 write(60)

@@ -182,7 +182,7 @@ fn a_request_for_room_waits_for_a_reclaim_under_way() {
     });
     let seen = thread::scope(|scope| {
         let first = scope.spawn(|| env.reclaim());
-        has_begun.recv().unwrap();
+        has_begun.recv_timeout(Duration::from_secs(60)).unwrap();
         env.reclaim().unwrap();
         let seen = env.space().free_bytes;
         // The sync may rightly be over by now.

@@ -330,7 +330,8 @@ fn threads_that_put_into_the_range_lose_nothing() {
                 let (env, is_done) = (&env, &is_done);
                 scope.spawn(move || {
                     let mut puts = 0;
-                    while !is_done.load(Ordering::Relaxed) && puts < 3000 {
+                    // One at least, also where it has no turn before the end.
+                    while puts == 0 || !is_done.load(Ordering::Relaxed) && puts < 3000 {
                         put(env, (puts * 2 + writer) * 2 + 1, b"between");
                         puts += 1;
                     }

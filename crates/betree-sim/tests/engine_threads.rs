@@ -226,12 +226,16 @@ fn a_batch_is_seen_whole_by_other_threads() {
     };
     write(0);
     std::thread::scope(|scope| {
-        scope.spawn(|| (1..5000).for_each(write));
-        scope.spawn(|| {
+        let writer = scope.spawn(|| (1..5000).for_each(write));
+        scope.spawn(move || {
             // Read in the order in which they are written, the second value is never older than the first.
-            while read(b"left") < 4999 {
+            let mut last = 0;
+            while last < 4999 {
+                let is_over = writer.is_finished();
                 let (left, right) = (read(b"left"), read(b"right"));
                 assert!(right >= left, "left {left}, right {right}");
+                assert!(left == 4999 || !is_over, "the writer has ended, and {left} is there");
+                last = left;
             }
         });
     });

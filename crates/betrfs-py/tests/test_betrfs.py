@@ -195,13 +195,16 @@ def test_other_threads_run_while_one_waits(fs):
 
     thread = threading.Thread(target=count)
     thread.start()
-    meanwhile, spent = 0, 0.0
-    while spent < 0.5:
-        before, began = counted[0], time.monotonic()
-        fs.write("file", data)
-        spent += time.monotonic() - began
-        meanwhile += counted[0] - before
-    done.set()
-    thread.join()
+    try:
+        meanwhile, spent = 0, 0.0
+        while spent < 0.5:
+            before, began = counted[0], time.monotonic()
+            fs.write("file", data)
+            spent += time.monotonic() - began
+            meanwhile += counted[0] - before
+    finally:
+        # Python does not end before its threads do.
+        done.set()
+        thread.join()
     assert meanwhile > 50, f"another thread ran {meanwhile} times within {spent} s of writes"
     assert fs.read("file") == data

@@ -1,5 +1,7 @@
 //! Values that are stored in parts.
 
+use std::sync::Arc;
+
 use betree_store::{Dict, Error, KEY_BYTES_MAX, Store, VALUE_BYTES_MAX};
 use seeded::Rng;
 
@@ -158,25 +160,22 @@ fn readers_meet_whole_values_while_they_are_replaced() {
     let put = |seed: u64| dict.put("k", text(seed, MIB + seed as usize)).unwrap();
     put(0);
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| (1..40).for_each(put));
-        let readers: Vec<_> = (0..2)
-            .map(|_| {
-                scope.spawn(|| {
-                    let mut last = 0;
-                    while last < 39 {
-                        let (_, value) = dict.iter().next().unwrap().unwrap();
-                        let seed = value.len() - MIB;
-                        assert!(
-                            seed >= last && value == text(seed as u64, value.len()),
-                            "{seed} after {last}"
-                        );
-                        last = seed;
-                    }
-                })
-            })
-            .collect();
-        writer.join().unwrap();
-        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        let writer = Arc::new(scope.spawn(|| (1..40).for_each(put)));
+        for _ in 0..2 {
+            let (dict, writer) = (&dict, writer.clone());
+            scope.spawn(move || {
+                let mut last = 0;
+                while last < 39 {
+                    let is_over = writer.is_finished();
+                    let (_, value) = dict.iter().next().unwrap().unwrap();
+                    let seed = value.len() - MIB;
+                    let is_whole = value == text(seed as u64, value.len());
+                    assert!(seed >= last && is_whole, "{seed} after {last}");
+                    assert!(seed == 39 || !is_over, "the writer has ended, and {seed} is there");
+                    last = seed;
+                }
+            });
+        }
     });
 }
 

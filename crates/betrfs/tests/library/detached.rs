@@ -509,6 +509,7 @@ fn a_crash_leaves_no_part_of_a_tree_with_many_links() {
         volume.sync().unwrap();
         let is_over = AtomicBool::new(false);
         let images = thread::scope(|scope| {
+            let over = SetOnDrop(&is_over);
             let watch = scope.spawn(|| {
                 let commits = || {
                     let counters = volume.counters();
@@ -526,7 +527,7 @@ fn a_crash_leaves_no_part_of_a_tree_with_many_links() {
             });
             volume.clone_inode(tree, ROOT, b"copy").unwrap();
             volume.remove_below(tree, SnapshotsBelow::Hold).unwrap();
-            is_over.store(true, SeqCst);
+            drop(over);
             watch.join().unwrap()
         });
         for image in images {

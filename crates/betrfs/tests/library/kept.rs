@@ -128,6 +128,7 @@ fn a_crash_leaves_a_directory_as_it_was_or_back_at_its_snapshot_with_its_own_sta
         volume.sync().unwrap();
         let is_over = AtomicBool::new(false);
         let images = thread::scope(|scope| {
+            let over = SetOnDrop(&is_over);
             let watch = scope.spawn(|| {
                 let commits = || volume.counters().of(OpKind::Clone).commits;
                 let (mut images, mut last, mut is_moved) = (Vec::new(), commits(), false);
@@ -151,7 +152,7 @@ fn a_crash_leaves_a_directory_as_it_was_or_back_at_its_snapshot_with_its_own_sta
                 images
             });
             volume.restore_snapshot(tree, b"s", b"kept").unwrap();
-            is_over.store(true, SeqCst);
+            drop(over);
             watch.join().unwrap()
         });
         for image in images {

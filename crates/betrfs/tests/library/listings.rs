@@ -178,6 +178,8 @@ fn a_listing_never_loads_a_stale_record() {
     let ((at_first, is_at_first), (go_on, may_go_on)) = (mpsc::channel(), mpsc::channel());
     let seen = thread::scope(|scope| {
         let volume = &volume;
+        // Dropped where this fails, so that the listing does not wait for it.
+        let go_on = go_on;
         let listing = scope.spawn(move || {
             let mut seen = Vec::new();
             let each = &mut |entry: &betrfs::DirEntry<'_>| {

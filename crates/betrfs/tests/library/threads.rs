@@ -19,7 +19,8 @@ fn an_open_file_is_read_and_written_while_the_directories_above_are_renamed() {
     volume.write(file, 0, &[1; 12_000]).unwrap();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        let renamer = scope.spawn(|| {
+        scope.spawn(|| {
+            let _end = SetOnDrop(&done);
             for i in 0..150 {
                 let (from, to) = (format!("a{i}"), format!("a{}", i + 1));
                 volume.rename(ROOT, from.as_bytes(), ROOT, to.as_bytes(), RenameFlags::default()).unwrap();
@@ -27,7 +28,6 @@ fn an_open_file_is_read_and_written_while_the_directories_above_are_renamed() {
                 let dir = upper.node;
                 volume.rename(dir, from.as_bytes(), dir, to.as_bytes(), RenameFlags::default()).unwrap();
             }
-            done.store(true, Relaxed);
         });
         for writer in 0..2u64 {
             let (volume, done) = (&volume, &done);
@@ -43,7 +43,6 @@ fn an_open_file_is_read_and_written_while_the_directories_above_are_renamed() {
                 }
             });
         }
-        renamer.join().unwrap();
     });
     let path = "/a150/b150/f";
     assert_eq!(contents(&volume, path).len(), 12_000);
