@@ -70,27 +70,38 @@ fn is_halted_at_work(run: &Child, dir: &Path) -> bool {
     children == 1 && mounts_below(dir) == 2
 }
 
+/// A run that is killed where a test fails: a stopped one would hold its locks, for which others wait.
+struct KilledAtEnd(Child);
+
+impl Drop for KilledAtEnd {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn the_next_run_undoes_what_a_killed_one_left() {
     let dir = tempfile::tempdir().unwrap();
-    let mut killed = run_in(dir.path()).stdout(Stdio::null()).spawn().unwrap();
+    let mut killed = KilledAtEnd(run_in(dir.path()).stdout(Stdio::null()).spawn().unwrap());
     let start = Instant::now();
     let held = loop {
-        assert_eq!(killed.try_wait().unwrap(), None, "the run ended before it was killed");
+        let run = &mut killed.0;
+        assert_eq!(run.try_wait().unwrap(), None, "the run ended before it was killed");
         if mounts_below(dir.path()) == 2 {
-            kill_process(Pid::from_child(&killed), Signal::STOP).unwrap();
-            if is_halted_at_work(&killed, dir.path())
+            kill_process(Pid::from_child(run), Signal::STOP).unwrap();
+            if is_halted_at_work(run, dir.path())
                 && let Some(held) = record_of_run_in(dir.path())
             {
                 break held;
             }
-            kill_process(Pid::from_child(&killed), Signal::CONT).unwrap();
+            kill_process(Pid::from_child(run), Signal::CONT).unwrap();
         }
         assert!(start.elapsed() < PATIENCE, "the run does not come to mount anything");
         thread::sleep(Duration::from_millis(1));
     };
-    killed.kill().unwrap();
-    killed.wait().unwrap();
+    drop(killed);
     let device = held["loop_devices"][0].as_str().unwrap();
     assert!(file_of_loop_device(device).is_some(), "nothing was left to undo");
     assert!(mounts_below(dir.path()) > 0, "nothing was left to undo");

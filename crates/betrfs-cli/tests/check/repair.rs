@@ -10,6 +10,7 @@ use std::sync::Arc;
 use betree::{Batch, DictId, Env};
 use betree_std::{FileDevice, StdPlatform};
 use betrfs::{OpenMode, OpenOptions, Volume, problem_codes};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::Value;
@@ -184,7 +185,13 @@ fn at_a_terminal(path: &Path, option: &str, answer: Answer) -> (Option<i32>, Str
         Answer::Signal(number) => signal = Some(number),
     }
     let (mut shown, mut piece) = (Vec::new(), [0; 4096]);
-    while let Ok(len @ 1..) = master.read(&mut piece) {
+    loop {
+        let mut heard = [PollFd::new(&master, PollFlags::IN)];
+        let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
+        // It would wait for ever for an answer to another question. The terminal and the check end here.
+        let is_heard = poll(&mut heard, Some(&limit)) == Ok(1);
+        assert!(is_heard, "it is silent after: {}", String::from_utf8_lossy(&shown));
+        let Ok(len @ 1..) = master.read(&mut piece) else { break };
         shown.extend_from_slice(&piece[..len]);
         if String::from_utf8_lossy(&shown).contains(QUESTION)
             && let Some(signal) = signal.take()

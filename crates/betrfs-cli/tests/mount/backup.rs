@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::interrupting::interrupted;
-use crate::mounted::{Mounted, betrfs, ok, refused};
+use crate::mounted::{Mounted, SetOnDrop, betrfs, ok, refused};
 use crate::schemas::valid;
 
 fn backup(mounted: &Mounted, file: &Path) -> Output {
@@ -45,6 +45,7 @@ fn a_backup_is_a_volume_as_of_one_moment_while_others_go_on() {
     let is_over = AtomicBool::new(false);
     let copies: Vec<_> = (0..4).map(|each| mounted.volume.with_file_name(format!("copy{each}"))).collect();
     std::thread::scope(|scope| {
+        let over = SetOnDrop(&is_over);
         let writer = scope.spawn(|| {
             let mut count = 0u64;
             while !is_over.load(Ordering::Relaxed) {
@@ -61,7 +62,7 @@ fn a_backup_is_a_volume_as_of_one_moment_while_others_go_on() {
             count
         });
         copies.iter().for_each(|copy| ok(&backup(&mounted, copy)));
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         assert!(writer.join().unwrap() > 0);
     });
     let mut last = 0;

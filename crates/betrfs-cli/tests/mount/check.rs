@@ -79,7 +79,8 @@ fn a_check_beside_a_writer_with_clones_and_removals_finds_nothing_and_makes_no_c
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let mut round = 3;
-            while !is_over.load(Ordering::Relaxed) && round < 40 {
+            // One at least, also where it has no turn before the end.
+            while round == 3 || !is_over.load(Ordering::Relaxed) && round < 40 {
                 busy_round(&mounted, round);
                 round += 1;
             }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::process::{Gid, Signal, Uid};
+use rustix::process::{Gid, Uid};
 
 use crate::mounted::{Mounted, betrfs, ok, refused, wait_for_end};
 use crate::program::program_beside;
@@ -42,8 +42,8 @@ fn sockets(mounted: &Mounted) -> Vec<String> {
 fn commands_report_a_stopped_server_before_long_and_lazy_umount_frees_the_directory() {
     let mounted = Mounted::new();
     fs::create_dir(mounted.path("d")).unwrap();
-    let server = mounted.server();
-    rustix::process::kill_process(server, Signal::STOP).unwrap();
+    let stopped = mounted.stop_server();
+    let server = stopped.0;
     let (dir, inside) = (mounted.dir.clone(), mounted.path("d"));
     let start = |arguments: &[&str], path: &std::path::Path| -> Child {
         let mut command = betrfs();
@@ -71,7 +71,7 @@ fn commands_report_a_stopped_server_before_long_and_lazy_umount_frees_the_direct
     assert!(is_mounted(&mounted));
     ok(&betrfs().args(["umount", "--lazy"]).arg(&mounted.dir).output().unwrap());
     assert!(!is_mounted(&mounted));
-    rustix::process::kill_process(server, Signal::CONT).unwrap();
+    drop(stopped);
     wait_for_end(server);
     ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
 }

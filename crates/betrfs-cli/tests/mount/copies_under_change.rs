@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
 use crate::mapping::Mapping;
-use crate::mounted::{Mounted, betrfs, ok};
+use crate::mounted::{Mounted, SetOnDrop, betrfs, ok};
 
 const FILES: u64 = 8;
 const LARGE_BYTES: usize = 70_000;
@@ -20,15 +20,6 @@ const MAPPED_BYTES: usize = 100_000;
 const ROUNDS: u64 = 12;
 /// Copies at once.
 const AT_ONCE: usize = 8;
-
-/// Sets the flag when it is dropped, so that all threads stop after a failure.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
-}
 
 /// Numbers of writes, begun and done.
 #[derive(Default)]
@@ -77,7 +68,7 @@ fn source_files(source: &Path) -> Vec<File> {
 }
 
 fn write(files: &[File], writes: &Writes, over: &AtomicBool) {
-    let _over = Over(over);
+    let _over = SetOnDrop(over);
     let mut write = 0u64;
     while !over.load(SeqCst) {
         let (file, value) = (write % FILES, write / FILES + 1);
@@ -92,7 +83,7 @@ fn write(files: &[File], writes: &Writes, over: &AtomicBool) {
 /// Takes, reads and deletes snapshots of the source while the directory above it may be renamed, so that the
 /// source's path may be missing. Returns the number of snapshots taken.
 fn snapshot(source: &Path, writes: &Writes, over: &AtomicBool) -> u64 {
-    let _over = Over(over);
+    let _over = SetOnDrop(over);
     let run =
         |action: &str, dir: &Path| betrfs().args(["snapshot", action]).arg(dir).arg("s").output().unwrap();
     let moved = source.ancestors().nth(2).unwrap().join("beyond/source");
@@ -131,13 +122,13 @@ fn clones_snapshots_and_removals_at_once_are_moments_of_their_source() {
     let mut mapping = Mapping::of(&file, MAPPED_BYTES);
     let (writes, over) = (&Writes::default(), &AtomicBool::new(false));
     let taken = thread::scope(|scope| {
-        let _over = Over(over);
+        let _over = SetOnDrop(over);
         let opened = source_files(&source);
         scope.spawn(move || write(&opened, writes, over));
         // Creates and removes in the directory of the copies.
         let beside = mounted.path("beside");
         scope.spawn(move || {
-            let _over = Over(over);
+            let _over = SetOnDrop(over);
             while !over.load(SeqCst) {
                 fs::create_dir_all(beside.join("dir")).unwrap();
                 fs::write(beside.join("dir/file"), b"bytes").unwrap();

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::mounted::Mounted;
+use crate::mounted::{Mounted, SetOnDrop};
 
 const BYTES: usize = 256 << 10;
 const ROUNDS: usize = 400;
@@ -88,6 +88,7 @@ impl Drop for Aio {
 fn is_seen(path: &Path, write: impl Fn(&[u8])) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
+        let _stop = SetOnDrop(&stop);
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
@@ -96,18 +97,12 @@ fn is_seen(path: &Path, write: impl Fn(&[u8])) {
             });
         }
         let (mut seen, reader) = (vec![0; BYTES], File::open(path).unwrap());
-        let mut wrong = None;
         for round in 0..ROUNDS {
             let bytes = vec![round as u8 | 1; BYTES];
             write(&bytes);
             let len = reader.read_at(&mut seen, 0).unwrap();
-            if seen[..len] != bytes {
-                wrong = Some(round);
-                break;
-            }
+            assert!(seen[..len] == bytes, "in round {round} a read saw what was there before");
         }
-        stop.store(true, Ordering::Relaxed);
-        assert_eq!(wrong, None, "a read saw what was there before");
     });
 }
 

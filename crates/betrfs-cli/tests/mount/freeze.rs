@@ -13,11 +13,14 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 use crate::mapping::Mapping;
-use crate::mounted::{Mounted, betrfs, ended_with, ok, refused, told, wait_for_end};
+use crate::mounted::{Mounted, SetOnDrop, betrfs, ended_with, ok, refused, told, wait_for_end};
 use crate::schemas::valid;
 
 const WRITERS: usize = 8;
 const WAITING: usize = 64;
+
+/// Until the thaw, however long a busy machine takes: the tests thaw also where they fail.
+const FOR_LONG: &[&str] = &["--for", "0"];
 
 const TRANSPORTS: [&str; 2] = ["device", "io_uring"];
 
@@ -55,6 +58,18 @@ fn wait_until(is_so: impl Fn() -> bool) {
     while !is_so() {
         assert!(Instant::now() < limit, "it never comes");
         thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Thaws where a test fails, so that the failure is told: its scope waits for those who wait for the thaw.
+struct ThawAtEnd<'m>(&'m Mounted);
+
+impl Drop for ThawAtEnd<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            // It may be thawed already.
+            let _ = betrfs().arg("thaw").arg(&self.0.dir).output();
+        }
     }
 }
 
@@ -109,6 +124,7 @@ fn copies_of_a_frozen_volume_are_equal_open_clean_and_have_all_that_was_written_
         let goes_on = &goes_on;
         let write_late = |path: &Path| File::options().write(true).open(path)?.write_all(b"late");
         thread::scope(|scope| {
+            let (_over, _thawed) = (SetOnDrop(&is_over), ThawAtEnd(&mounted));
             for (writer, written) in written.iter().enumerate() {
                 let path = mounted.path(format!("writer{writer}"));
                 scope.spawn(move || {
@@ -146,7 +162,7 @@ fn copies_of_a_frozen_volume_are_equal_open_clean_and_have_all_that_was_written_
             wait_until(|| made.load(Ordering::Acquire) > 5);
             let acknowledged = written.each_ref().map(|written| written.load(Ordering::Acquire));
             let made_before = made.load(Ordering::Acquire);
-            ok(&freeze(&mounted, &[]));
+            ok(&freeze(&mounted, FOR_LONG));
 
             let late_writers: Vec<_> =
                 late.iter().map(|path| scope.spawn(move || write_late(path).unwrap())).collect();
@@ -216,8 +232,9 @@ fn many_changes_at_once_hold_no_read_up() {
         fs::write(mounted.path("file"), b"text").unwrap();
         let paths: Vec<_> = (0..MANY).map(|number| mounted.path(format!("f{number}"))).collect();
         let files: Vec<_> = paths.iter().map(|path| File::create(path).unwrap()).collect();
-        ok(&freeze(&mounted, &[]));
+        ok(&freeze(&mounted, FOR_LONG));
         thread::scope(|scope| {
+            let _thawed = ThawAtEnd(&mounted);
             let writers: Vec<_> =
                 files.iter().map(|mut file| scope.spawn(move || file.write_all(b"late").unwrap())).collect();
             for number in 0..100 {
@@ -234,8 +251,9 @@ fn many_changes_at_once_hold_no_read_up() {
         drop(files);
         paths.iter().for_each(|path| assert_eq!(fs::read(path).unwrap(), b"late"));
         // A second time, with the threads that are there.
-        ok(&freeze(&mounted, &[]));
+        ok(&freeze(&mounted, FOR_LONG));
         thread::scope(|scope| {
+            let _thawed = ThawAtEnd(&mounted);
             let remover = scope.spawn(|| fs::remove_file(mounted.path("file")).unwrap());
             wait_until(|| state(&mounted).1 == 1);
             assert!(!remover.is_finished());
@@ -251,9 +269,10 @@ fn a_freeze_ends_with_its_time_and_is_told_meanwhile() {
     let mounted = Mounted::of_size("64M");
     mounted.mount();
     refused(&thaw(&mounted), &["not frozen"]);
-    let output = freeze(&mounted, &["--for", "2"]);
+    // Longer than all that is asked meanwhile takes.
+    let output = freeze(&mounted, &["--for", "60"]);
     ok(&output);
-    assert!(String::from_utf8_lossy(&output.stdout).contains("frozen until `betrfs thaw`, or 2 s from now"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("frozen until `betrfs thaw`, or 60 s from now"));
     let shown = mounted.stats();
     valid("stats", &shown);
     assert_eq!(shown["state"]["is"], "frozen");
@@ -269,12 +288,14 @@ fn a_freeze_ends_with_its_time_and_is_told_meanwhile() {
         assert!(document.pointer(place).unwrap().to_string().contains("frozen"), "{document}");
     }
     refused(&freeze(&mounted, &[]), &["frozen already", "EBUSY"]);
+    ok(&thaw(&mounted));
+    ok(&freeze(&mounted, &["--for", "2"]));
     // Until the time is over.
     fs::write(mounted.path("late"), b"late").unwrap();
     assert_eq!(state(&mounted).0, "writable");
-    refused(&thaw(&mounted), &["not frozen"]);
-    // Told by another thread than the one that lets changes go on.
+    // Changes go on a moment before nothing is left of the freeze, which is told then.
     wait_until(|| mounted.log().contains("thawed, as the time of the freeze is over"));
+    refused(&thaw(&mounted), &["not frozen"]);
     mounted.umount();
 }
 
@@ -283,8 +304,9 @@ fn a_freeze_ends_with_its_time_and_is_told_meanwhile() {
 fn info_shows_a_frozen_directory_in_which_a_change_waits() {
     let mounted = Mounted::of_size("64M");
     mounted.mount();
-    ok(&freeze(&mounted, &[]));
+    ok(&freeze(&mounted, FOR_LONG));
     thread::scope(|scope| {
+        let _thawed = ThawAtEnd(&mounted);
         scope.spawn(|| fs::create_dir(mounted.path("late")).unwrap());
         wait_until(|| state(&mounted).1 == 1);
         let mut info = Command::new("timeout");
@@ -316,7 +338,7 @@ fn a_command_runs_while_the_volume_stands_still_and_gives_its_exit_code() {
     assert_eq!(state(&mounted).0, "writable");
     // The time was over before: the copy may be of several moments.
     ended_with(
-        &freeze(&mounted, &["--for", "1", "--", "sleep", "1.3"]),
+        &freeze(&mounted, &["--for", "1", "--", "sleep", "3"]),
         1,
         &["had ended before the command did"],
     );
@@ -338,8 +360,9 @@ fn a_server_that_is_killed_while_frozen_leaves_a_closed_volume_and_no_change_tha
         let mounted = mounted_by(transport);
         fs::write(mounted.path("before"), b"text").unwrap();
         let server = mounted.server();
-        ok(&freeze(&mounted, &["--for", "0"]));
+        ok(&freeze(&mounted, FOR_LONG));
         thread::scope(|scope| {
+            let _thawed = ThawAtEnd(&mounted);
             let late = scope.spawn(|| fs::write(mounted.path("late"), b"late"));
             wait_until(|| state(&mounted).1 == 1);
             kill_process(server, Signal::KILL).unwrap();
@@ -359,8 +382,9 @@ fn a_server_that_is_killed_while_frozen_leaves_a_closed_volume_and_no_change_tha
 fn an_unmount_and_a_signal_thaw_first() {
     for transport in TRANSPORTS {
         let mounted = mounted_by(transport);
-        ok(&freeze(&mounted, &["--for", "0"]));
+        ok(&freeze(&mounted, FOR_LONG));
         thread::scope(|scope| {
+            let _thawed = ThawAtEnd(&mounted);
             let late = scope.spawn(|| fs::write(mounted.path("late"), b"late").unwrap());
             wait_until(|| state(&mounted).1 == 1);
             // It may still be in use for a moment by the change that waited.
@@ -375,14 +399,14 @@ fn an_unmount_and_a_signal_thaw_first() {
         mount_by(&mounted, transport);
         assert_eq!(fs::read(mounted.path("late")).unwrap(), b"late");
         let server = mounted.server();
-        ok(&freeze(&mounted, &["--for", "0"]));
+        ok(&freeze(&mounted, FOR_LONG));
         kill_process(server, Signal::TERM).unwrap();
         wait_for_end(server);
         assert_eq!(closed_state(&mounted.volume), "closed");
         // By umount(2) itself: the answer to DESTROY, or the end of the connection, thaws.
         mount_by(&mounted, transport);
         let server = mounted.server();
-        ok(&freeze(&mounted, &["--for", "0"]));
+        ok(&freeze(&mounted, FOR_LONG));
         mounted.umount_plainly();
         wait_for_end(server);
         assert_eq!(closed_state(&mounted.volume), "closed");

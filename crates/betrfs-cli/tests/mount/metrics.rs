@@ -77,8 +77,8 @@ fn latencies_of_all_requests_are_told_in_each_form() {
         fs::write(mounted.path(format!("file{n}")), [7; 1000]).unwrap();
     }
     assert_eq!(fs::read(mounted.path("file3")).unwrap(), [7; 1000]);
-    // No request is under way, and to ask is none.
-    let stats = mounted.stats();
+    // No request is under way then, and to ask is none.
+    let stats = mounted.stats_after_releases();
     valid("stats", &stats);
     assert!(stats["latencies"]["create"]["count"].as_u64().unwrap() >= 20, "{stats}");
     for (kind, requests) in stats["requests"].as_object().unwrap() {
@@ -114,7 +114,7 @@ fn latencies_of_all_requests_are_told_in_each_form() {
 fn metrics_are_in_the_format_of_prometheus_and_say_what_the_counters_say() {
     let mounted = Mounted::new();
     fs::write(mounted.path("file"), b"text").unwrap();
-    let before = mounted.stats();
+    let before = mounted.stats_after_releases();
     let output = betrfs().arg("stats").arg(&mounted.dir).args(["--format", "prometheus"]).output().unwrap();
     ok(&output);
     let text = String::from_utf8(output.stdout).unwrap();

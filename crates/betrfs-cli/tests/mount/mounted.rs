@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
@@ -194,7 +195,7 @@ impl Mounted {
 
     /// The output of `betrfs stats` after the RELEASE of each file that this process has closed.
     /// close(2) does not wait for it. Half a second later at most: mappings and other processes hold files.
-    fn stats_after_releases(&self) -> serde_json::Value {
+    pub fn stats_after_releases(&self) -> serde_json::Value {
         let sum = |stats: &serde_json::Value, names: &[&str]| -> u64 {
             names.iter().map(|name| requests_in(stats, name)).sum()
         };
@@ -231,6 +232,23 @@ impl Mounted {
         Pid::from_raw(pid as i32).unwrap()
     }
 
+    /// Stops the server, and waits until all of its threads stand still: one after the other heeds a signal.
+    pub fn stop_server(&self) -> Stopped {
+        let server = self.server();
+        rustix::process::kill_process(server, Signal::STOP).unwrap();
+        let stopped = Stopped(server);
+        let stands_still = || {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", server.as_raw_nonzero())).unwrap();
+            let mut stats = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("stat")));
+            // The state follows the name, which stands in parentheses.
+            let is_stopped =
+                |stat: String| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'));
+            stats.all(|stat| stat.is_ok_and(is_stopped))
+        };
+        assert!(soon(stands_still), "the server does not stop");
+        stopped
+    }
+
     /// Kills the server, and waits for its end: a signal is sent before it is heeded.
     pub fn kill_server(&self) {
         let server = self.server();
@@ -244,6 +262,25 @@ impl Mounted {
         let status = std::fs::read_to_string(status).unwrap();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         peak.trim().trim_end_matches("kB").trim().parse().unwrap()
+    }
+}
+
+/// A server that stands still until this is dropped, also where a test fails.
+pub struct Stopped(pub Pid);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // It may have been killed.
+        let _ = rustix::process::kill_process(self.0, Signal::CONT);
+    }
+}
+
+/// Sets its flag when it is dropped, also where a test fails: other threads end by it, and their scope waits.
+pub struct SetOnDrop<'a>(pub &'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 

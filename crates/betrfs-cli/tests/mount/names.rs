@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, RenameFlags};
 use rustix::io::Errno;
 
-use crate::mounted::{Mounted, betrfs, ok};
+use crate::mounted::{Mounted, SetOnDrop, betrfs, ok};
 
 fn rename(from: &Path, to: &Path, flags: RenameFlags) -> rustix::io::Result<()> {
     rustix::fs::renameat_with(CWD, from, CWD, to, flags)
@@ -221,6 +221,7 @@ fn a_name_that_is_replaced_all_the_time_can_be_opened_at_any_time() {
     fs::write(&name, b"whole").unwrap();
     let is_over = std::sync::atomic::AtomicBool::new(false);
     let opens = std::thread::scope(|scope| {
+        let over = SetOnDrop(&is_over);
         let readers: Vec<_> = (0..3)
             .map(|_| {
                 scope.spawn(|| {
@@ -238,7 +239,7 @@ fn a_name_that_is_replaced_all_the_time_can_be_opened_at_any_time() {
             fs::write(&new, b"whole").unwrap();
             fs::rename(&new, &name).unwrap();
         }
-        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        drop(over);
         readers.into_iter().map(|reader| reader.join().unwrap()).sum::<usize>()
     });
     assert!(opens > 0);

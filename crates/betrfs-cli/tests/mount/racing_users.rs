@@ -14,7 +14,7 @@ use betrfs_fuse::MountEntry;
 use rustix::fs::{CWD, RenameFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use crate::mounted::{Mounted, betrfs, ok, told};
+use crate::mounted::{Mounted, SetOnDrop, betrfs, ok, told};
 
 /// A platform whose random numbers the other user knows.
 struct Guessed;
@@ -42,6 +42,7 @@ fn a_clone_fills_its_own_file_and_none_in_its_place() {
     let away = mounted.path("away");
     let done = AtomicBool::new(false);
     let (swapped, cloned) = thread::scope(|scope| {
+        let over = SetOnDrop(&done);
         let swapping = scope.spawn(|| {
             let mut swapped = 0;
             while !done.load(Ordering::Relaxed) {
@@ -64,7 +65,7 @@ fn a_clone_fills_its_own_file_and_none_in_its_place() {
             }
             assert_eq!(fs::read_dir(&victim).unwrap().count(), 0, "it filled another directory");
         }
-        done.store(true, Ordering::Relaxed);
+        drop(over);
         (swapping.join().unwrap(), cloned)
     });
     assert!(swapped > 0, "{cloned} cloned, none swapped");
@@ -101,28 +102,20 @@ fn what_create_mounts_is_the_file_that_it_made() {
 fn while_exchanged<T>(one: &Path, other: &Path, work: impl FnOnce() -> T) -> T {
     let (done, exchanged) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
-        scope.spawn(|| {
+        // Also when `work` panics: the scope waits for its threads.
+        let _over = SetOnDrop(&done);
+        let exchanging = scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
                 exchanged.fetch_add(1, Ordering::Relaxed);
             }
         });
         while exchanged.load(Ordering::Relaxed) == 0 {
+            assert!(!exchanging.is_finished(), "they are not exchanged");
             thread::yield_now();
         }
-        // Also when `work` panics: the scope waits for its threads.
-        let _ended = Ended(&done);
         work()
     })
-}
-
-/// Sets its flag when it is dropped.
-struct Ended<'a>(&'a AtomicBool);
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// The directories above two mounts change places.

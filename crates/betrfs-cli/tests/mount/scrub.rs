@@ -4,13 +4,11 @@ use std::fs::{self, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use betree_sim::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::mounted::{Mounted, betrfs, is_damaged, ok, run};
+use crate::mounted::{Mounted, betrfs, is_damaged, ok, run, soon};
 use crate::schemas::valid;
 
 /// Bytes that do not compress.
@@ -71,7 +69,9 @@ fn a_scrub_of_a_client_that_goes_is_interrupted_and_the_next_one_goes_on() {
     let mut client = betrfs();
     let mut client = client.arg("scrub").arg(&mounted.dir).args(["--rate", "4K"]).spawn().unwrap();
     let state = || mounted.stats()["last_scrub"]["state"].as_str().map(ToOwned::to_owned);
-    let reaches = |wanted: &str| poll(wanted, || state().as_deref() == Some(wanted));
+    let reaches = |wanted: &str| {
+        assert!(soon(|| state().as_deref() == Some(wanted)), "{:?} and not {wanted}", state());
+    };
     reaches("under-way");
     client.kill().unwrap();
     client.wait().unwrap();
@@ -84,20 +84,12 @@ fn a_scrub_of_a_client_that_goes_is_interrupted_and_the_next_one_goes_on() {
     assert_eq!(document(&resumed)["scrub"]["began"], began);
 }
 
-fn poll(what: &str, holds: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "it does not come true: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Begins a scrub that does not end by itself, and returns once it is under way.
 fn begun(mounted: &Mounted, options: &[&str]) -> Child {
     let mut client = betrfs();
     client.arg("scrub").arg(&mounted.dir).args(["--rate", "4K"]).args(options);
     let client = client.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    poll("it is under way", || mounted.stats()["last_scrub"]["state"] == "under-way");
+    assert!(soon(|| mounted.stats()["last_scrub"]["state"] == "under-way"), "it does not begin");
     client
 }
 
@@ -118,7 +110,7 @@ fn one_that_is_interrupted_says_so() {
                     assert_eq!(told["clean"], false);
                 }
             }
-            poll("the server notices it", || mounted.stats()["last_scrub"]["state"] == "interrupted");
+            assert!(soon(|| mounted.stats()["last_scrub"]["state"] == "interrupted"), "the server goes on");
         }
     }
     // An unmount interrupts it too.

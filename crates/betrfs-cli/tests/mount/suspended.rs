@@ -15,8 +15,8 @@ fn a_server_that_stood_still_goes_on_and_has_lost_nothing() {
     fs::write(mounted.path("before"), "1").unwrap();
     let mut open = File::create(mounted.path("open")).unwrap();
     let server = mounted.server();
-    kill_process(server, Signal::STOP).unwrap();
     thread::scope(|scope| {
+        let stopped = mounted.stop_server();
         let write = scope.spawn(|| {
             open.write_all(b"2")?;
             open.sync_all()?;
@@ -25,7 +25,7 @@ fn a_server_that_stood_still_goes_on_and_has_lost_nothing() {
         // A server that answers is done long before.
         thread::sleep(Duration::from_millis(300));
         assert!(!write.is_finished(), "somebody else has answered");
-        kill_process(server, Signal::CONT).unwrap();
+        drop(stopped);
         write.join().unwrap().unwrap();
     });
     drop(open);

@@ -2,7 +2,8 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
@@ -13,17 +14,26 @@ use crate::schemas::valid;
 
 const FIRST_SCREEN: &str = "\x1b[?25h\x1b[?1049l";
 
+/// Writes files until a command has ended, so that some of them come between its two questions.
+fn write_until_it_ends(mounted: &Mounted, top: &mut Child) {
+    let limit = Instant::now() + Duration::from_secs(60);
+    for n in 0.. {
+        fs::write(mounted.path(format!("file{n}")), [7; 4096]).unwrap();
+        if top.try_wait().unwrap().is_some() {
+            return;
+        }
+        assert!(Instant::now() < limit, "it does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn top_prints_one_interval_where_there_is_no_terminal() {
     let mounted = Mounted::new();
     let mut command = betrfs();
     command.arg("top").arg(&mounted.dir).args(["--interval", "3"]).stdout(Stdio::piped());
-    let top = command.spawn().unwrap();
-    // At least some of them come between its two questions.
-    for n in 0..400 {
-        fs::write(mounted.path(format!("file{n}")), [7; 4096]).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    let mut top = command.spawn().unwrap();
+    write_until_it_ends(&mounted, &mut top);
     let output = top.wait_with_output().unwrap();
     ok(&output);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -63,12 +73,8 @@ fn top_prints_one_measurement_as_a_document() {
     let mounted = Mounted::new();
     let mut command = betrfs();
     command.arg("top").arg(&mounted.dir).args(["--once", "--interval", "3", "--format", "json"]);
-    let top = command.stdout(Stdio::piped()).spawn().unwrap();
-    // At least some of them come between its two questions.
-    for n in 0..400 {
-        fs::write(mounted.path(format!("file{n}")), [7; 4096]).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    let mut top = command.stdout(Stdio::piped()).spawn().unwrap();
+    write_until_it_ends(&mounted, &mut top);
     let output = top.wait_with_output().unwrap();
     ok(&output);
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
