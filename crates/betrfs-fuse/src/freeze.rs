@@ -130,6 +130,8 @@ enum Phase {
         since: i64,
         until: Option<Instant>,
     },
+    /// Its time is over, and it is about to end.
+    Over,
 }
 
 impl Freezer {
@@ -168,7 +170,7 @@ impl Freezer {
                 let left = until.map(|until| until.saturating_duration_since(Instant::now()));
                 Some(Frozen { since, left, waiting: self.waiting() })
             }
-            Phase::Thawed | Phase::Between => None,
+            Phase::Thawed | Phase::Between | Phase::Over => None,
         }
     }
 
@@ -227,14 +229,18 @@ impl Freezer {
                 None => self.changed.wait(&mut state),
             }
         }
-        state.phase = Phase::Between;
-        Ok(if state.is_thaw_wanted { End::Asked } else { End::Time })
+        let (phase, end) =
+            if state.is_thaw_wanted { (Phase::Between, End::Asked) } else { (Phase::Over, End::Time) };
+        state.phase = phase;
+        Ok(end)
     }
 
-    /// Ends the freeze with this number, or any; does not wait for its end. `false` if there is none.
+    /// Ends the freeze with this number, or any; does not wait for its end. `false` if there is none, or if
+    /// the time of the one with the number is over: what was copied meanwhile may have changed.
     pub fn thaw(&self, number: Option<u64>) -> bool {
         let mut state = self.state.lock();
-        if state.phase == Phase::Thawed || number.is_some_and(|number| number != state.number) {
+        let is_past = |number| number != state.number || state.phase == Phase::Over;
+        if state.phase == Phase::Thawed || number.is_some_and(is_past) {
             return false;
         }
         state.is_thaw_wanted = true;

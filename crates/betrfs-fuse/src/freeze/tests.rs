@@ -140,6 +140,19 @@ fn a_freeze_ends_with_its_time() {
     assert!(!volume.env().is_frozen() && !freezer.thaw(None));
 }
 
+/// As soon as its time is over: what asks for the thaw may have copied more than one moment.
+#[test]
+fn a_thaw_of_a_freeze_whose_time_is_over_is_refused() {
+    let (freezer, volume) = (Freezer::default(), volume());
+    for _ in 0..20 {
+        let end = frozen(&freezer, &volume, Some(Duration::from_millis(1)), |number| {
+            poll(|| freezer.frozen().is_none());
+            assert!(!freezer.thaw(Some(number)));
+        });
+        assert_eq!(end.unwrap(), End::Time);
+    }
+}
+
 #[test]
 fn a_second_freeze_is_refused_and_a_thaw_of_another_one_does_nothing() {
     let (freezer, volume) = (Freezer::default(), volume());
