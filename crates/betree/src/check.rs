@@ -155,8 +155,9 @@ impl Env {
         let (live, dead) = self.engine.begin_fixed(&self.engine.lock_structures());
         let walked = self.walk_from(&live, dead, tell, progress);
         self.engine.end_view(&live);
-        let unfreed = walked?;
-        let unfreed = self.engine.unfreed(unfreed, &self.engine.lock_structures());
+        let Unfreed { stray, unread } = walked?;
+        let mut unfreed = self.engine.unfreed(stray, &self.engine.lock_structures());
+        unfreed.extend(unread);
         Walk::new(&self.engine, &live, tell).unfreed(unfreed);
         let what = "not checked: whether every block is free or in use, because the volume is in use";
         tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
@@ -181,23 +182,25 @@ impl Env {
         let (live, dead) = self.engine.begin_fixed(structures);
         let walked = self.walk_from(&live, dead, tell, progress);
         self.engine.end_view(&live);
-        let unfreed = self.engine.unfreed(walked?, structures);
+        let Unfreed { stray, unread } = walked?;
+        let mut unfreed = self.engine.unfreed(stray, structures);
+        unfreed.extend(unread);
         Walk::new(&self.engine, &live, tell).unfreed(unfreed);
         Ok(())
     }
 
-    /// Walks what a view sees. Returns nodes that nothing refers to and that were not dead by then.
+    /// Walks what a view sees. Returns nodes that nothing refers to.
     fn walk_from(
         &self,
         live: &Live,
         dead: Vec<(&Dict, NodeId)>,
         tell: &mut dyn FnMut(Finding),
         progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
-    ) -> Result<Vec<NodeId>> {
+    ) -> Result<Unfreed> {
         let mut walk = Walk::new(&self.engine, live, tell);
         walk.trees(progress)?;
-        walk.dead(dead, progress)?;
-        walk.references()
+        let unread = walk.dead(dead, progress)?;
+        Ok(Unfreed { stray: walk.references()?, unread })
     }
 
     /// Every block must be free or part of an extent that the table names, except for `kept` blocks that only
@@ -215,6 +218,14 @@ impl Env {
             tell(Finding::problem(FindingCode::WrongSpace, Place::Volume, what));
         }
     }
+}
+
+/// Nodes that nothing refers to and that are not freed.
+struct Unfreed {
+    /// Those that were not dead by then.
+    stray: Vec<NodeId>,
+    /// Those that wait to be freed, and cannot be read for that.
+    unread: Vec<NodeId>,
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ pub enum Trials {
     Crashes,
     /// Power cuts and failing disks as well.
     Faults,
+    /// Power cuts, and at the end damage and a repair.
+    Repairs,
     /// Power cuts, and operations as requests of a kernel.
     Protocol,
 }
@@ -45,6 +47,8 @@ pub struct History {
     pub setup: Setup,
     /// By what its operations come to the volume.
     pub by: By,
+    /// Whether the volume is damaged and repaired at the end.
+    pub is_repaired: bool,
     /// Its steps.
     pub steps: Vec<Step>,
 }
@@ -72,7 +76,7 @@ impl History {
         }
         let steps = Draw::new(rng, swarm, setup.rules()).steps(steps);
         let by = if trials == Trials::Protocol { By::Requests } else { By::Calls };
-        History { seed, setup, by, steps }
+        History { seed, setup, by, is_repaired: trials == Trials::Repairs, steps }
     }
 
     /// Takes these steps on the volume of this history; returns what was reached.
@@ -85,7 +89,8 @@ impl History {
         for (number, step) in steps.iter().enumerate() {
             world.step(step).map_err(|failure| format!("step {number}, {step}: {failure}"))?;
         }
-        world.finish().map_err(|failure| format!("at the end: {failure}"))?;
+        let end = if self.is_repaired { World::damage_and_repair } else { World::finish };
+        end(&mut world).map_err(|failure| format!("at the end: {failure}"))?;
         Ok(world.reached)
     }
 }

@@ -27,6 +27,7 @@ pub mod past;
 mod perform;
 pub mod platform;
 pub mod reached;
+mod repairs;
 pub mod runs;
 pub mod setup;
 pub mod step;

@@ -44,6 +44,9 @@ struct Subject {
     /// A volume: operations, power cuts and failing disks
     #[arg(long)]
     faults: bool,
+    /// A volume: operations and power cuts, and at the end damage and a repair
+    #[arg(long)]
+    repairs: bool,
     /// A mount's protocol: a volume by requests as the kernel sends them, and power cuts
     #[arg(long)]
     protocol: bool,
@@ -72,10 +75,11 @@ fn main() -> ExitCode {
         (None, None, Some(_)) => arguments.from..u64::MAX,
         (None, histories, _) => arguments.from..arguments.from.saturating_add(histories.unwrap_or(1000)),
     };
-    let Subject { operations, faults, protocol, engine, .. } = arguments.subject;
-    let trials = match (operations, faults, protocol) {
+    let Subject { operations, faults, repairs, protocol, engine, .. } = arguments.subject;
+    let trials = match (operations, faults, repairs, protocol) {
         (true, ..) => Trials::Operations,
-        (_, true, _) => Trials::Faults,
+        (_, true, ..) => Trials::Faults,
+        (.., true, _) => Trials::Repairs,
         (.., true) => Trials::Protocol,
         _ => Trials::Crashes,
     };

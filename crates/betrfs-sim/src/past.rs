@@ -76,6 +76,14 @@ impl Past {
         self.states.len() - self.durable + self.unfinished.len()
     }
 
+    /// The states that a volume may hold, the newest first; as old as any since it was opened if `any`.
+    pub fn possible_states(&self, any: bool) -> Vec<&State> {
+        let first = if any { 0 } else { self.durable };
+        let mut states: Vec<&State> = self.states[first..].iter().chain(&self.unfinished).collect();
+        states.reverse();
+        states
+    }
+
     /// Finds the state that a volume holds; returns it with its number, 0 for the oldest that is possible.
     ///
     /// # Errors

@@ -87,6 +87,7 @@ impl Plan {
             Trials::Operations => "--operations",
             Trials::Crashes => "--volume",
             Trials::Faults => "--faults",
+            Trials::Repairs => "--repairs",
             Trials::Protocol => "--protocol",
         };
         format!("cargo run -p betrfs-sim -- {trials} --seed {seed} --steps {}", self.steps)

@@ -99,7 +99,12 @@ impl Setup {
     /// # Errors
     /// The library's.
     pub fn open(&self, device: Arc<dyn Device>, platform: &Arc<SimPlatform>) -> Result<Volume, Error> {
-        let options = OpenOptions {
+        Volume::open(device, self.options(platform))
+    }
+
+    /// How the volume is opened.
+    pub fn options(&self, platform: &Arc<SimPlatform>) -> OpenOptions {
+        OpenOptions {
             cache_bytes: self.cache_bytes,
             inodes_max: self.inodes_max,
             names_max: self.names_max,
@@ -108,7 +113,6 @@ impl Setup {
             access_times: self.access_times,
             names_are_looked_up_again: self.names_are_looked_up_again,
             ..OpenOptions::new(platform.clone())
-        };
-        Volume::open(device, options)
+        }
     }
 }

@@ -33,14 +33,22 @@ const BUGS: [(Bug, u64); 23] = [
     (Bug::RemovalNotTakenBack, 200),
 ];
 
+/// Likewise those of checks and repairs.
+const BUGS_OF_REPAIRS: [(Bug, u64); 3] = [
+    (Bug::NamesOfDamagedFileCut, 2000),
+    (Bug::LostNamesTakenForNone, 2000),
+    (Bug::LostBlocksTakenForNone, 2000),
+];
+
 /// One test for all bugs, because the whole process has one switch.
 #[test]
 fn planted_bugs_of_the_library_are_found() {
     let mut missed = Vec::new();
-    for (bug, seeds_max) in BUGS {
+    let of = |bugs: &[(Bug, u64)], trials| -> Vec<_> { bugs.iter().map(|bug| (*bug, trials)).collect() };
+    let all = [of(&BUGS, Trials::Crashes), of(&BUGS_OF_REPAIRS, Trials::Repairs)];
+    for ((bug, seeds_max), trials) in all.concat() {
         planted::set(Some(bug));
-        let found =
-            Plan { trials: Trials::Crashes, seeds: 0..seeds_max, steps: 80, time: None }.first_failure();
+        let found = Plan { trials, seeds: 0..seeds_max, steps: 80, time: None }.first_failure();
         planted::set(None);
         match found {
             Some((seed, what)) => println!("{bug:?} is found by seed {seed}: {what}"),

@@ -50,6 +50,12 @@ pub enum Bug {
     PropertiesOfCloneLost,
     /// A file that is removed counts for the quotas above it as before.
     RemovalNotTakenBack,
+    /// A check names one name of a damaged file that has several.
+    NamesOfDamagedFileCut,
+    /// A repair takes names that were lost for none.
+    LostNamesTakenForNone,
+    /// A repair takes lost blocks of files for none.
+    LostBlocksTakenForNone,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -63,7 +63,7 @@ impl Env {
         let counted = walk
             .trees(progress)
             .and_then(|()| walk.dead(dead, progress))
-            .and_then(|()| walk.count_references());
+            .and_then(|_| walk.count_references());
         self.engine.end_view(&live);
         let wrong = counted?.wrong;
         for (id, counted, references) in &wrong {
@@ -217,6 +217,7 @@ impl Env {
             let commit = self.commit.lock();
             self.engine.freeze(true);
             self.engine.absorb_at_roots(&structures)?;
+            self.free_dead()?;
             let captured = self.engine.capture(commit.next_msn);
             let log_start = self.log.start_for(captured.first_unapplied(self.engine.dicts.len()));
             let mut superblock = Superblock { clean: true, log_start, ..committed.superblock.clone() };
@@ -229,6 +230,16 @@ impl Env {
         });
         disk.refuse_from_now_on("the repair was written");
         written.map(|()| committed.superblock.generation)
+    }
+
+    /// Frees the nodes that nothing leads to any more. After the repair nothing tells the dictionary of a
+    /// leaf among them that cannot be read, and it would never be freed. The caller has locked all
+    /// structures.
+    fn free_dead(&self) -> Result<()> {
+        for dict in &self.engine.dicts {
+            while self.engine.tree_of(dict).free_one()? {}
+        }
+        Ok(())
     }
 
     /// Has the next checkpoint write the nodes anew of which one copy is bad.

@@ -50,7 +50,8 @@ impl Walk<'_, '_> {
     }
 
     /// Counts the references of nodes that have none themselves, and wait to be freed. Reads headers of
-    /// interior nodes alone. `dead` are nodes with their dictionaries.
+    /// interior nodes alone. `dead` are nodes with their dictionaries. Returns the first of those that cannot
+    /// be read, and so not be freed.
     ///
     /// # Errors
     /// As [`trees`](Walk::trees).
@@ -58,7 +59,8 @@ impl Walk<'_, '_> {
         &mut self,
         mut dead: Vec<(&Dict, NodeId)>,
         progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
-    ) -> Result<()> {
+    ) -> Result<Vec<NodeId>> {
+        let mut unread = Vec::new();
         let total = self.found.len() as u64;
         // What a tree shows was walked through already, whatever the node table says.
         dead.retain(|(_, id)| self.found.get(id).is_none_or(|found| found.references == 0));
@@ -74,6 +76,9 @@ impl Walk<'_, '_> {
             }
             let Some(node) = self.dead_node(dict, id)? else {
                 self.lacks(id);
+                if unread.len() < UNFREED_MAX {
+                    unread.push(id);
+                }
                 continue;
             };
             for below in node.references() {
@@ -84,7 +89,7 @@ impl Walk<'_, '_> {
                 }
             }
         }
-        Ok(())
+        Ok(unread)
     }
 
     /// A node that no tree shows any more; `None` if it cannot be read.

@@ -38,7 +38,7 @@ use crate::types::{OpenMode, OpenOptions};
 use crate::volume::{Volume, each_marker, first_records};
 use code::Code;
 use gaps::{Gap, Gaps};
-use losses::Lost;
+use losses::{Lost, ObjectNames};
 use mends::Mends;
 use names::{DirCount, LinkCount, Unchecked};
 use report::Findings;
@@ -275,7 +275,7 @@ fn examine_damaged(
     let env = match opened {
         Ok(env) => env,
         Err(error) if findings.is_empty() => return Err(error.into()),
-        Err(_) => return Ok(findings.report(&BTreeMap::new(), Some(refused))),
+        Err(_) => return Ok(findings.report(&ObjectNames::default(), Some(refused))),
     };
     env.check(&mut |found| findings.found(found), progress)?;
     let counts = AllCounts::default();

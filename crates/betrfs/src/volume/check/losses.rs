@@ -5,8 +5,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use betree::Cut;
+use betree::{Cut, counted};
 
+use crate::planted::{self, Bug};
 use crate::schema::key;
 
 /// Number of files named for each problem.
@@ -14,8 +15,53 @@ const NAMED_MAX: usize = 10;
 /// Number of ranges of names for each problem.
 const RANGES_MAX: usize = 3;
 
-/// Some names of each file with several names, by object id.
-pub(super) type ObjectNames = BTreeMap<u64, Vec<Vec<u8>>>;
+/// Number of names of one linked file that are kept whatever others have, and that sentences tell.
+const NAMES_TOLD_MAX: usize = 4;
+/// Number of names of linked files that are kept.
+const NAMES_MAX: usize = 40_000;
+
+/// The names of files with several names, by object id.
+#[derive(Default)]
+pub(super) struct ObjectNames {
+    by_object: BTreeMap<u64, BTreeSet<Vec<u8>>>,
+    kept: usize,
+    /// Number of times that a name was not kept.
+    pub more: u64,
+}
+
+impl ObjectNames {
+    pub fn add(&mut self, oid: u64, at: &[u8]) {
+        let names = self.by_object.entry(oid).or_default();
+        if names.contains(at) || planted::is(Bug::NamesOfDamagedFileCut) && !names.is_empty() {
+            return;
+        }
+        if names.len() < NAMES_TOLD_MAX || self.kept < NAMES_MAX {
+            names.insert(at.to_vec());
+            self.kept += 1;
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// The paths of a file; for a file with several, the known ones.
+    pub fn paths_of(&self, own: &[u8]) -> Vec<String> {
+        match key::object_id(own).and_then(|oid| self.by_object.get(&oid)) {
+            Some(names) => names.iter().map(|name| key::describe(name)).collect(),
+            None => alloc::vec![key::describe(own)],
+        }
+    }
+
+    /// The first of them, in a sentence.
+    fn told(&self, own: &[u8]) -> String {
+        let paths = self.paths_of(own);
+        let (first, more) = paths.split_at(paths.len().min(NAMES_TOLD_MAX));
+        let first = first.join(" = ");
+        match more.len() as u64 {
+            0 => first,
+            more => format!("{first} ({})", counted(more, "more name", "more names")),
+        }
+    }
+}
 
 /// A lost part of a file, by the file's own key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +113,7 @@ impl Named {
 
     fn tell(&self, objects: &ObjectNames) -> String {
         let one = |(own, part): &(Vec<u8>, Part)| {
-            let path = paths_of(own, objects).join(" = ");
+            let path = objects.told(own);
             match part {
                 Part::Whole => path,
                 Part::Bytes(from, to) => format!("{path} (bytes {from} to {})", to.saturating_sub(1)),
@@ -82,14 +128,6 @@ impl Named {
 /// The list, followed by the number of further entries.
 pub(super) fn and_more(list: &str, more: u64) -> String {
     if more == 0 { String::from(list) } else { format!("{list} and {more} more") }
-}
-
-/// The path of a file; for a file with several, the known ones.
-pub(super) fn paths_of(own: &[u8], objects: &ObjectNames) -> Vec<String> {
-    match key::object_id(own).and_then(|oid| objects.get(&oid)) {
-        Some(names) => names.iter().map(|name| key::describe(name)).collect(),
-        None => alloc::vec![key::describe(own)],
-    }
 }
 
 /// Everything lost by one structure.
@@ -129,7 +167,7 @@ impl Losses {
     pub fn paths(&self, objects: &ObjectNames) -> Vec<String> {
         let owns: BTreeSet<&Vec<u8>> =
             self.data.first.iter().chain(&self.names.first).map(|(own, _)| own).collect();
-        owns.into_iter().flat_map(|own| paths_of(own, objects)).collect()
+        owns.into_iter().flat_map(|own| objects.paths_of(own)).collect()
     }
 
     /// Half a sentence about the losses, if there are any.

@@ -23,8 +23,6 @@ const DIRS_MAX: usize = 250_000;
 const LINKS_MAX: usize = 1_000_000;
 /// Number of linked files with losses whose names are looked for.
 const WANTED_MAX: usize = 10_000;
-/// Number of names reported for each of them.
-const NAMES_MAX: usize = 4;
 
 /// The counts in a directory's record, and the numbers found.
 #[derive(Default)]
@@ -135,10 +133,7 @@ impl Check<'_> {
     /// Keeps a name of a linked file, if one is looked for.
     pub(super) fn has_name(&mut self, oid: u64, at: &[u8]) {
         if self.unchecked.wanted.contains(&oid) {
-            let names = self.unchecked.object_names.entry(oid).or_default();
-            if names.len() < NAMES_MAX && names.iter().all(|name| name != at) {
-                names.push(at.to_vec());
-            }
+            self.unchecked.object_names.add(oid, at);
         }
     }
 

@@ -294,9 +294,8 @@ fn look_through(env: &Env, findings: Findings, mends: Option<Mends>) -> Result<S
 
 #[cfg(test)]
 mod tests {
-    use alloc::collections::BTreeMap;
-
     use super::super::code::Code;
+    use super::super::losses::ObjectNames;
     use super::super::report::Problem;
     use super::*;
 
@@ -304,7 +303,7 @@ mod tests {
         let mut findings = Findings::default();
         let places = codes.iter().enumerate();
         places.for_each(|(number, code)| findings.problem(*code, format!("{number}: {}", code.name())));
-        findings.report(&BTreeMap::new(), None)
+        findings.report(&ObjectNames::default(), None)
     }
 
     /// What was found, what is left, whether a safe repair and any repair is progress, and why.

@@ -9,7 +9,7 @@ use core::fmt;
 use betree::{Cut, Finding, FindingCode, Place, counted};
 
 use super::code::{Code, is_of_later_version};
-use super::losses::{Losses, Lost, ObjectNames, paths_of};
+use super::losses::{Losses, Lost, ObjectNames};
 use crate::error::Error;
 
 /// Number of problems reported.
@@ -260,7 +260,7 @@ impl Findings {
                 more => format!("{what}, and {} more", counted(more, "range", "ranges")),
             };
             let losses = losses.and_then(|losses| self.losses.get(losses));
-            let own = own.iter().flat_map(|own| paths_of(own, objects));
+            let own = own.iter().flat_map(|own| objects.paths_of(own));
             let files = own.chain(losses.into_iter().flat_map(|losses| losses.paths(objects))).collect();
             let what = match losses.and_then(|losses| losses.tell(objects)) {
                 Some(lost) => format!("{what}; cannot be read because of it: {lost}"),
@@ -274,8 +274,8 @@ impl Findings {
             known_damage: self.known.into_iter().map(problem).collect(),
             known_damage_more: self.known_more,
             notes: self.notes,
-            files: self.files.iter().flat_map(|own| paths_of(own, objects)).collect(),
-            files_more: self.files_more,
+            files: self.files.iter().flat_map(|own| objects.paths_of(own)).collect(),
+            files_more: self.files_more.saturating_add(objects.more),
             refused,
         }
     }

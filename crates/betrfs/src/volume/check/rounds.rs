@@ -53,6 +53,7 @@ mod tests {
     use alloc::format;
 
     use super::super::code::Code;
+    use super::super::losses::ObjectNames;
     use super::super::mends::Mending;
     use super::super::report::Findings;
     use super::*;
@@ -65,7 +66,7 @@ mod tests {
         let change =
             |what: &&str| Mended { code: Code::WrongSize.name(), loses: false, what: (*what).into() };
         mends.done.extend(asked.iter().map(change));
-        let report = findings.report(&alloc::collections::BTreeMap::new(), None);
+        let report = findings.report(&ObjectNames::default(), None);
         Scanned { report, mends: Some(mends) }
     }
 

@@ -1,14 +1,13 @@
 //! A scrub of a volume in use: the engine reads all that is stored, and the files in damaged parts get their
 //! names here. What can be read of them is scanned, and no more.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
 use betree::{Cut, KeyRange, ScrubOptions, ScrubRecord, ScrubStep, Unreadable};
 
 use super::damaged_keys::KEYS_MAX;
-use super::losses::Lost;
+use super::losses::{Lost, ObjectNames};
 use super::report::{Findings, Report};
 use super::{Check, goes_on, note_damaged};
 use crate::error::Result;
@@ -63,7 +62,7 @@ impl Volume {
         };
         let record = self.env.scrub(options, &mut tell, step)?;
         if damaged.is_empty() {
-            return Ok(Scrubbed { report: findings.report(&BTreeMap::new(), None), record });
+            return Ok(Scrubbed { report: findings.report(&ObjectNames::default(), None), record });
         }
         let view = self.env.view();
         let op = self.query(OpKind::Internal).reading(&view);

@@ -16,6 +16,7 @@ use betree::{Cut, DictId};
 
 use super::Check;
 use crate::contents::POINT_DELETES_MAX;
+use crate::planted::{self, Bug};
 use crate::schema::block::BLOCK;
 use crate::schema::{DATA, LINKS, META, Record, Stored, USER, XattrValue, key};
 use crate::types::FileType;
@@ -114,7 +115,10 @@ impl Check<'_> {
         }
         let mut unowned = Vec::new();
         for range in joined(known.data) {
-            if let Some(owned) = self.owned_within(&range) {
+            if let Some(mut owned) = self.owned_within(&range) {
+                if planted::is(Bug::LostBlocksTakenForNone) {
+                    owned.clear();
+                }
                 outside(range, owned, &mut unowned);
             }
         }
@@ -145,7 +149,8 @@ impl Check<'_> {
         {
             return;
         }
-        let incomplete = joined(ranges.clone());
+        let taken_for_none = planted::is(Bug::LostNamesTakenForNone);
+        let incomplete = if taken_for_none { Vec::new() } else { joined(ranges.clone()) };
         let mut unowned = Vec::new();
         for range in &self.known.names {
             outside(range.clone(), touching(&incomplete, range).to_vec(), &mut unowned);
