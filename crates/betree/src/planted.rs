@@ -149,6 +149,10 @@ pub enum Bug {
     DamageTakenForDelete,
     /// A scan passes over known damage as over a range delete.
     DamagePassedOver,
+    /// Messages that cannot go down to something unreadable are dropped.
+    HeldMessagesDropped,
+    /// Where messages would go down to something unreadable, that goes with its edge.
+    UnreadNodeForgotten,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -96,8 +96,8 @@ impl OldExtent {
 
 impl BlockReuse {
     /// Plans the kept blocks of a node with these pieces, whose `unchanged` runs are in blocks that it may
-    /// keep.
-    pub fn plan(pieces: &[Arc<Piece>], unchanged: &[Option<Unchanged>]) -> BlockReuse {
+    /// keep; or should keep, however few, if `is_wanted`.
+    pub fn plan(pieces: &[Arc<Piece>], unchanged: &[Option<Unchanged>], is_wanted: bool) -> BlockReuse {
         let bytes = |(piece, unchanged): (&Arc<Piece>, &Option<Unchanged>)| {
             let newer =
                 |unchanged: &Unchanged| unchanged.newer.as_ref().map_or(0, |run| run.as_bytes().len());
@@ -119,7 +119,7 @@ impl BlockReuse {
         for old in &mut old_extents {
             old.stretches = joined(core::mem::take(&mut old.stretches));
         }
-        let shortest = (node_blocks / SHARE_MIN).min(STRETCH_BLOCKS_MIN);
+        let shortest = if is_wanted { 0 } else { (node_blocks / SHARE_MIN).min(STRETCH_BLOCKS_MIN) };
         for old in &mut old_extents {
             old.stretches.retain(|kept| kept.end - kept.start >= shortest);
         }
@@ -130,15 +130,20 @@ impl BlockReuse {
         }
         let kept = BlockReuse { from: old_extents };
         let blocks = kept.from.iter().map(OldExtent::blocks).sum::<u64>();
-        let is_worth_it = blocks > 0 && blocks * WORTH >= node_blocks;
+        let is_worth_it = blocks > 0 && (is_wanted || blocks * WORTH >= node_blocks);
         // Offsets in an extent have 32 bits. Only a forged node is so large.
         if is_worth_it && blocks * BLOCK < 1 << 30 {
             return kept;
         }
-        for OldExtent { extent, stretches } in &kept.from {
+        kept.release();
+        BlockReuse::default()
+    }
+
+    /// Leaves the blocks to other nodes: this one is not written with them.
+    pub fn release(&self) {
+        for OldExtent { extent, stretches } in &self.from {
             stretches.iter().for_each(|kept| extent.release_inherited(kept));
         }
-        BlockReuse::default()
     }
 
     /// The offset of a run in the kept blocks, put one after the other; `None` if they do not hold the run.
@@ -232,7 +237,7 @@ mod tests {
             .collect();
         let unchanged: Vec<_> =
             pieces.iter().map(|piece| Unchanged::of(piece, Some(&extent), false)).collect();
-        let kept = BlockReuse::plan(&pieces, &unchanged);
+        let kept = BlockReuse::plan(&pieces, &unchanged, false);
         assert_eq!(kept.parts().len(), PARTS_MAX);
         let is_kept = |piece: &Arc<Piece>| {
             piece.stored().is_some_and(|stored| kept.offset_of(&extent, &stored.runs[0]).is_some())

@@ -125,6 +125,18 @@ impl Form {
 struct How {
     may_keep_blocks: bool,
     wants_copy: bool,
+    on_unread: OnUnread,
+}
+
+/// What is done about runs to be copied that the device does not give.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OnUnread {
+    /// It is an error.
+    Refuse,
+    /// Their blocks are kept, and no others. Where the node may not keep them it is an error.
+    Keep,
+    /// As that, but bytes that do not match the checksum take their place, for readers to notice.
+    GiveUp,
 }
 
 impl Store {
@@ -136,6 +148,9 @@ impl Store {
     /// device that does not seek, with enough free space, unchanged pieces keep their blocks, even blocks of
     /// a node that is gone. Of a piece with newer messages only these are written.
     ///
+    /// What the device refuses to read keeps its blocks too. Where another node has them it is an error, or
+    /// lost to this one, if the store gives up what is unread: better than all changes to come.
+    ///
     /// # Errors
     /// Where a piece cannot be read, or there is no memory.
     pub fn encode_node(
@@ -146,14 +161,17 @@ impl Store {
         buffer: &mut AlignedBuf,
     ) -> Result<Encoded> {
         let wants_copy = self.wants_copy(&node) && (last.is_none() || self.has_room_for_copy(&node));
-        let how = How { may_keep_blocks: self.may_keep_blocks(), wants_copy };
-        match self.encode_version(dict, node.clone(), last, how, buffer) {
-            // What the device refuses to read can stay where it is.
-            Err(error) if error.is_unreadable() && !how.may_keep_blocks => {
-                self.encode_version(dict, node, last, How { may_keep_blocks: true, ..how }, buffer)
-            }
-            encoded => encoded,
+        let may_keep_blocks = self.may_keep_blocks();
+        let how = How { may_keep_blocks, wants_copy, on_unread: OnUnread::Refuse };
+        let encoded = self.encode_version(dict, node.clone(), last, how, buffer);
+        if !encoded.as_ref().is_err_and(Error::is_unreadable) {
+            return encoded;
         }
+        // What the device refuses to read may stay where it is, unless another node has it there.
+        let gives_up = self.gives_up_unread.load(Ordering::Relaxed);
+        let on_unread = if gives_up { OnUnread::GiveUp } else { OnUnread::Keep };
+        let how = How { may_keep_blocks: true, wants_copy: false, on_unread };
+        self.encode_version(dict, node, last, how, buffer)
     }
 
     /// As [`encode_node`](Store::encode_node), with all blocks new and no second copy: for a version that is
@@ -162,7 +180,14 @@ impl Store {
     /// # Errors
     /// As those of [`encode_node`](Store::encode_node).
     pub fn encode_old_version(&self, dict: u8, node: Arc<Node>, buffer: &mut AlignedBuf) -> Result<Encoded> {
-        self.encode_version(dict, node, None, How { may_keep_blocks: false, wants_copy: false }, buffer)
+        let on_unread = OnUnread::GiveUp;
+        self.encode_version(
+            dict,
+            node,
+            None,
+            How { may_keep_blocks: false, wants_copy: false, on_unread },
+            buffer,
+        )
     }
 
     fn encode_version(
@@ -173,17 +198,42 @@ impl Store {
         how: How,
         buffer: &mut AlignedBuf,
     ) -> Result<Encoded> {
-        let How { may_keep_blocks, wants_copy } = how;
+        let How { may_keep_blocks, wants_copy, on_unread } = how;
         let pieces = node.pieces();
         let last = last.map(|place| &place.extent);
-        let unchanged: Vec<_> = match may_keep_blocks {
+        let mut unchanged: Vec<_> = match may_keep_blocks {
             true => pieces.iter().map(|piece| Unchanged::of(piece, last, wants_copy)).collect(),
             false => pieces.iter().map(|_| None).collect(),
         };
-        let kept = BlockReuse::plan(&pieces, &unchanged);
+        if on_unread != OnUnread::Refuse {
+            for part in &mut unchanged {
+                part.take_if(|part| self.is_read(&part.stored));
+            }
+        }
+        let kept = BlockReuse::plan(&pieces, &unchanged, on_unread != OnUnread::Refuse);
+        let encoded = self.encode_beside(dict, node, &pieces, unchanged, &kept, how, buffer);
+        if encoded.is_err() {
+            kept.release();
+        }
+        Ok(Encoded { kept, ..encoded? })
+    }
+
+    /// As [`encode_version`](Store::encode_version), beside the blocks that are kept, which the result lacks.
+    #[allow(clippy::too_many_arguments)]
+    fn encode_beside(
+        &self,
+        dict: u8,
+        node: Arc<Node>,
+        pieces: &[Arc<Piece>],
+        unchanged: Vec<Option<Unchanged>>,
+        kept: &BlockReuse,
+        how: How,
+        buffer: &mut AlignedBuf,
+    ) -> Result<Encoded> {
+        let How { wants_copy, on_unread, .. } = how;
         let upsert = &*self.upsert;
         let forms =
-            pieces.iter().zip(unchanged).map(|(piece, unchanged)| Form::of(piece, unchanged, &kept, upsert));
+            pieces.iter().zip(unchanged).map(|(piece, unchanged)| Form::of(piece, unchanged, kept, upsert));
         let forms = forms.collect::<Result<Vec<Form>>>()?;
         let checkpoint = self.generation.load(Ordering::Relaxed);
         let origin = Origin { volume_id: self.volume_id, dict, checkpoint };
@@ -201,7 +251,7 @@ impl Store {
         };
         let blank: Vec<_> = forms.iter().map(|form| alloc::vec![RunRef::default(); form.runs()]).collect();
         let header_len = header(0, &blank)?.encode().len();
-        let (written, len) = self.encode_runs(&forms, header_len, buffer)?;
+        let (written, len) = self.encode_runs(&forms, header_len, on_unread == OnUnread::GiveUp, buffer)?;
         let blocks = len.div_ceil(BLOCK_BYTES);
         let behind = |run: RunRef| RunRef { offset: (blocks * BLOCK_BYTES) as u32 + run.offset, ..run };
         let folded: Vec<_> =
@@ -224,7 +274,8 @@ impl Store {
             Header::checksum(&header).ok_or_else(|| internal!("a header has a checksum"))?;
         Ok(Encoded {
             pieces: pieces
-                .into_iter()
+                .iter()
+                .cloned()
                 .zip(refs)
                 .zip(folded)
                 .map(|((piece, runs), folded)| WrittenPiece { piece, runs, folded })
@@ -233,7 +284,7 @@ impl Store {
             header_len: header_len as u32,
             header_checksum,
             blocks,
-            kept,
+            kept: BlockReuse::default(),
             wants_copy,
         })
     }
@@ -270,7 +321,10 @@ impl Store {
         let Encoded { node, pieces, header_len, header_checksum, blocks, kept, wants_copy } = encoded;
         let kept_parts = kept.parts();
         let extent = self.space.allocate_before(blocks as u64, usize::MAX, &kept_parts);
-        let mut extent = extent.ok_or(Error::NoSpace)?;
+        let Some(mut extent) = extent else {
+            kept.release();
+            return Err(Error::NoSpace);
+        };
         if wants_copy {
             extent = self.with_node_copy(extent, blocks, &kept);
         }
@@ -308,6 +362,7 @@ impl Store {
         &self,
         forms: &[Form],
         start: usize,
+        gives_up: bool,
         buffer: &mut AlignedBuf,
     ) -> Result<(Vec<Vec<RunRef>>, usize)> {
         let copies: Vec<OnDevice> = forms.iter().filter_map(|form| form.copied.clone()).collect();
@@ -330,7 +385,14 @@ impl Store {
                     });
                     let bytes = self.disk.health.count_damage(bytes);
                     let bytes = bytes.or_else(|error| self.run_of_other_copy(&stored.extent, at, error));
-                    let bytes = bytes.or_else(|error| self.rotten_run(&stored.extent, at, error))?;
+                    let bytes = bytes.or_else(|error| self.rotten_run(&stored.extent, at, error));
+                    let bytes = match bytes {
+                        Err(error) if gives_up && error.is_unreadable() => {
+                            self.disk.health.note_failed_work(&error);
+                            no_run(at)
+                        }
+                        bytes => bytes?,
+                    };
                     let room = buffer.as_mut_slice().get_mut(end..end + bytes.len());
                     room.ok_or_else(|| internal!(HAS_ROOM))?.copy_from_slice(&bytes);
                     written.push(RunRef { offset: end as u32, ..*at });
@@ -377,6 +439,20 @@ impl Store {
         let read = self.read_spans(&[Span::of_run(extent, at)])?.pop();
         read.and_then(Result::ok).filter(|bytes| bytes.len() == at.stored_len as usize).ok_or(error)
     }
+
+    /// Whether the device gives all runs of a piece.
+    fn is_read(&self, stored: &OnDevice) -> bool {
+        self.read_stored(core::slice::from_ref(stored)).is_ok_and(|runs| runs.iter().all(Result::is_ok))
+    }
+}
+
+/// Bytes in the place of a run that is lost: they do not match its checksum.
+fn no_run(at: &RunRef) -> Vec<u8> {
+    let mut bytes = alloc::vec![0; at.stored_len as usize];
+    if xxh3_64(&bytes) == at.checksum {
+        bytes.fill(1);
+    }
+    bytes
 }
 
 /// Whether compression pays, judged by the last pieces of the same node.

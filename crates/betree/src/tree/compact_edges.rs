@@ -226,7 +226,8 @@ impl Tree<'_> {
                     match part {
                         [first, .., last] if self.height_above(part) <= level && live(part) > 1 => {
                             let height = self.height_above(part);
-                            let (below, edge) = self.build_interior(height, &first.lo, &last.hi, part)?;
+                            let built = self.build_interior(height, &first.lo, &last.hi, part);
+                            let (below, edge) = built.map_err(|error| self.undone(&change, error))?;
                             change.added.push(below);
                             all.push(edge);
                         }

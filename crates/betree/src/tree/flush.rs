@@ -34,7 +34,7 @@ impl Tree<'_> {
         let messages = Messages::of(run.as_deref(), edge.gotos.clone());
         let new = match self.pass(edge, &messages, true, &mut applied) {
             Ok(new) => new,
-            Err(error) => return Err(self.undone(&applied, error)),
+            Err(error) => return Err(self.undone(&applied.change, error)),
         };
         let mut edges = edges.to_vec();
         *edges.get_mut(index).ok_or_else(|| internal!(EDGE_IS_THERE))? = new;
@@ -74,10 +74,10 @@ impl Tree<'_> {
             Ok(body) => body,
             // The root may take what cannot go further.
             Err(error) if may_pass && error.is_unreadable() => {
-                self.undone(&applied, error);
+                self.undone(&applied.change, error);
                 return self.flush_memtable(memtable, false);
             }
-            Err(error) => return Err(self.undone(&applied, error)),
+            Err(error) => return Err(self.undone(&applied.change, error)),
         };
         applied.change.changed.push(self.with_body(&root, body));
         self.install_memtable(applied.change, memtable);
@@ -87,9 +87,9 @@ impl Tree<'_> {
 
     /// Gives back the names of nodes that an error has kept from being made: what cannot be read is tried
     /// again and again.
-    fn undone(&self, applied: &Applied, error: Error) -> Error {
+    pub(super) fn undone(&self, change: &TreeChange, error: Error) -> Error {
         let mut table = self.table.lock();
-        applied.change.added.iter().for_each(|node| table.release_reserved(node.id));
+        change.added.iter().for_each(|node| table.release_reserved(node.id));
         error
     }
 

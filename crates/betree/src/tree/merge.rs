@@ -89,6 +89,7 @@ impl Tree<'_> {
         let (lo, hi) = (into.to.cut(&first.lo), into.to.cut(&last.hi));
         let mut change = TreeChange::default();
         let gotos: Vec<_> = merged.iter().flat_map(|edge| &edge.gotos).cloned().collect();
+        let partition = self.joined_partition(merged)?;
         let (node, longest) = if height == 0 {
             let mut leaf = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
             for (edge, child) in &children {
@@ -121,7 +122,7 @@ impl Tree<'_> {
             (node, longest)
         };
         let (node, mut edge) = self.edge_to(node, &first.lo, &last.hi, into, longest);
-        edge.partition = self.joined_partition(merged)?;
+        edge.partition = partition;
         edge.gotos = gotos;
         let pending = merged.iter().map(Edge::longest_key_here).max().unwrap_or(0);
         edge.longest_key = edge.longest_key.max(pending.saturating_sub(edge.translation.strip_len as u32));

@@ -13,6 +13,7 @@ use crate::key::Cut;
 use crate::message::Goto;
 use crate::node::{Body, Edge, Node, live, live_before, next_live};
 use crate::node_id::NodeId;
+use crate::planted::{self, Bug};
 
 /// Room that one flush needs, in nodes: the child, a neighbour that it may merge with, and their parents are
 /// written anew.
@@ -227,8 +228,27 @@ impl Tree<'_> {
                 return Err(error.clone());
             }
             held.edges.insert((node.id, edge.lo.clone()));
+            self.make_planted_mistake(node, index)?;
         }
         Ok(held.unless_unreadable(edge.child.unwrap_or(node.id), flushed)?.flatten())
+    }
+
+    /// Drops what a planted bug drops at an edge whose messages cannot go down.
+    fn make_planted_mistake(&self, node: &Node, index: usize) -> Result<()> {
+        let (drops, forgets) = (planted::is(Bug::HeldMessagesDropped), planted::is(Bug::UnreadNodeForgotten));
+        if !drops && !forgets {
+            return Ok(());
+        }
+        let mut edges = node.edges().to_vec();
+        let edge = edges.get_mut(index).ok_or_else(|| internal!(EDGE_IS_THERE))?;
+        let removed = edge.child.filter(|_| forgets).into_iter().collect();
+        *edge = Edge {
+            partition: edge.partition.take().filter(|_| !drops),
+            ..if forgets { Edge::null(edge.lo.clone(), edge.hi.clone()) } else { edge.clone() }
+        };
+        let changed = Vec::from([self.with_body(node, Body::Interior(edges))]);
+        self.install(TreeChange { changed, removed, ..TreeChange::default() });
+        Ok(())
     }
 
     /// The weight of an edge's pending messages, in bytes of a buffer that is full at a node's size. A range
@@ -379,7 +399,8 @@ impl Tree<'_> {
                 let (first, last) = ends.ok_or_else(|| internal!("a node is put below edges"))?;
                 let height = self.height_above(run);
                 highest = highest.max(height);
-                let (node, edge) = self.build_interior(height, &first.lo, &last.hi, run)?;
+                let built = self.build_interior(height, &first.lo, &last.hi, run);
+                let (node, edge) = built.map_err(|error| self.undone(&change, error))?;
                 change.added.push(node);
                 tops.push(edge);
             }

@@ -50,10 +50,23 @@ impl Tree<'_> {
         child: &Node,
         cuts: &[Cut],
     ) -> Result<Arc<Node>> {
+        let mut change = TreeChange::default();
+        let new = self.parts(edge, child, cuts, &mut change).map_err(|error| self.undone(&change, error))?;
+        let mut edges = parent.edges().to_vec();
+        edges.splice(index..=index, new);
+        let parent = self.with_body(parent, Body::Interior(edges));
+        change.changed.push(parent.clone());
+        change.removed.push(child.id);
+        self.install(change);
+        events::split(self.dict.index, child.id, child.content_bytes(), cuts.len() - 1);
+        Ok(parent)
+    }
+
+    /// The edges to nodes for the parts of a child between the cuts; the nodes come to `change`.
+    fn parts(&self, edge: &Edge, child: &Node, cuts: &[Cut], change: &mut TreeChange) -> Result<Vec<Edge>> {
         let out = Lift::out_of_child(edge);
         // Parts that keep the blocks keep the messages over them too.
         let share = if self.store.may_keep_blocks() { Share::All } else { Share::Pairs };
-        let mut change = TreeChange::default();
         let mut new = Vec::with_capacity(cuts.len());
         let above = |cut: &Cut, bound: &Cut, is_bound: bool| {
             // A bound keeps its bytes in the parent, which its image in the child may lack.
@@ -78,22 +91,16 @@ impl Tree<'_> {
                     (self.height_below(&edges, &gotos), Body::Interior(edges))
                 }
             };
+            let partition = self.partition_within(edge, &lo, &hi)?;
             let node = self.new_node(height, lo_new, hi_new, body);
             let longest = edge.longest_key_here().saturating_sub(into.to.strip_len as u32);
             let (node, mut edge_new) = self.edge_to(node, &lo, &hi, into, longest);
-            edge_new.partition = self.partition_within(edge, &lo, &hi)?;
+            edge_new.partition = partition;
             edge_new.gotos = gotos;
             change.added.push(node);
             new.push(edge_new);
         }
-        let mut edges = parent.edges().to_vec();
-        edges.splice(index..=index, new);
-        let parent = self.with_body(parent, Body::Interior(edges));
-        change.changed.push(parent.clone());
-        change.removed.push(child.id);
-        self.install(change);
-        events::split(self.dict.index, child.id, child.content_bytes(), cuts.len() - 1);
-        Ok(parent)
+        Ok(new)
     }
 
     /// Where to split a leaf: between the keys at a quarter and at three quarters, where the halves share the

@@ -1,6 +1,8 @@
 //! Changes over something that the device has lost while the volume is in use: they stay above it, are
 //! durable as any others, and keep nothing else from being so.
 
+use betree_platform::BLOCK_BYTES;
+
 use super::*;
 use crate::error::Error;
 use crate::health::State;
@@ -193,5 +195,45 @@ fn a_rotten_basement_does_not_keep_its_leaf_from_being_written() {
         assert_eq!(env.get(D, &key(1)).unwrap(), Some(newer(1, 19)));
         assert!(matches!(env.get(D, &first), Err(Error::Corrupt { .. })), "seeks: {seeks}");
         assert!(!problems(&env).is_empty());
+    }
+}
+
+/// What the device refuses to read of a leaf keeps its blocks, however little of the leaf it is, and is there
+/// when the device gives it again.
+#[test]
+fn an_unreadable_block_keeps_no_checkpoint_from_being_written_and_heals() {
+    for seeks in [true, false] {
+        let (mut device, env) = volume_with_long_leaf();
+        let (first, next, at) = {
+            let tree = tree(&env);
+            let leaf = only_leaf(&tree);
+            let run = leaf.basements()[7].piece.stored().unwrap().runs[0];
+            let place = tree.table.lock().place(leaf.id).unwrap();
+            let at = place.extent.place(u64::from(run.offset + run.stored_len / 2)) as usize;
+            (leaf.basements()[7].first.clone(), leaf.basements()[9].first.clone(), at)
+        };
+        env.close().unwrap();
+        drop(env);
+        if !seeks {
+            device.do_not_seek();
+        }
+        let bad = at / BLOCK_BYTES * BLOCK_BYTES;
+        let env = open(&device);
+        device.fail_reads_of(bad..bad + BLOCK_BYTES);
+        for round in 0..3 {
+            for key in (0..KEYS_OF_LEAF).map(key).filter(|key| *key < first || *key >= next) {
+                put(&env, &key, &newer(0, round));
+            }
+            to_root(&env);
+            let mut drain = Drain::default();
+            while env.engine.drain(&mut drain).unwrap() {}
+            env.checkpoint().unwrap();
+            assert_eq!(env.state(), State::Writable);
+        }
+        assert!(matches!(env.get(D, &first), Err(Error::Device(_))), "seeks: {seeks}");
+        let env = after_crash(&mut device, env, seeks);
+        let number = (0..KEYS_OF_LEAF).find(|number| key(*number) == first).unwrap();
+        assert_eq!(env.get(D, &first).unwrap(), Some(value(number)), "seeks: {seeks}");
+        assert_eq!(problems(&env), [""; 0]);
     }
 }
