@@ -206,7 +206,7 @@ impl Model {
     }
 }
 
-fn is_in(key: &[u8], prefix: &[u8], lo: &Cut, hi: &Cut) -> bool {
+pub(crate) fn is_in(key: &[u8], prefix: &[u8], lo: &Cut, hi: &Cut) -> bool {
     key.strip_prefix(prefix).is_some_and(|rest| !lo.is_above(rest) && hi.is_above(rest))
 }
 

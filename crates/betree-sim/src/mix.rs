@@ -79,6 +79,8 @@ impl Mix {
         Mix { commit: 40, expiry: 20, views: 24, transactions: 10, pump: 36, ..Mix::LAWS };
     /// For volumes that grow.
     pub const GROWTH: Mix = Mix { grow: 6, backup: 4, checkpoint: 4, ..Mix::LAWS };
+    /// For blocks that rot under an environment: much goes down the trees.
+    pub const ROT: Mix = Mix { commit: 55, get: 8, walk: 6, sync: 5, checkpoint: 6, pump: 18, ..Mix::LAWS };
     /// For crashes: mostly calls that write.
     pub const CRASHES: Mix = Mix {
         commit: 60,

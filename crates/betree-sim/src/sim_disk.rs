@@ -149,6 +149,19 @@ impl SimDisk {
         SimDisk { len, seeks: self.seeks, state: Mutex::new(state) }
     }
 
+    /// Another disk with all that this one holds, durable.
+    pub fn copy(&self) -> SimDisk {
+        let state = self.lock();
+        let mut durable = state.durable.clone();
+        for (number, writes) in &state.pending {
+            if let Some(last) = writes.last() {
+                durable.write(*number, last.contents.as_slice());
+            }
+        }
+        let state = State { durable, ..State::default() };
+        SimDisk { len: AtomicU64::new(self.len()), seeks: self.seeks, state: Mutex::new(state) }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,7 +9,7 @@ use betree_sim::interleaving::engine_history;
 use betree_sim::isolation::{Finding, forbidden};
 use betree_sim::{
     Mix, copied_nodes_history, damage_history, first_violation, history_of_seed, lost_superblocks_history,
-    try_laws,
+    rot_history, rot_history_of_seed, try_laws,
 };
 
 const OF_CRASHES: [Bug; 5] = [
@@ -86,6 +86,9 @@ const OF_EXPIRY: [Bug; 4] =
     [Bug::ExpiredShown, Bug::ExpiredDroppedUnderViews, Bug::ViewsExpireByNow, Bug::NothingLeftOfExpired];
 
 const OF_DAMAGE: [Bug; 3] = [Bug::DamageForgottenByMerge, Bug::DamageTakenForDelete, Bug::DamagePassedOver];
+const OF_LIVE_ROT: [Bug; 2] = [Bug::HeldMessagesDropped, Bug::UnreadNodeForgotten];
+/// The length of the histories of `engine_live_rot`.
+const LIVE_ROT_STEPS: usize = 120;
 const OF_LOST_SUPERBLOCKS: [Bug; 1] = [Bug::DeltasCombinedUnderOldNumber];
 /// The length of the histories of `engine_damage`.
 const DAMAGE_STEPS: usize = 100;
@@ -160,6 +163,15 @@ fn planted_bugs_are_found() {
     for bug in OF_DAMAGE {
         let broken =
             |seed| guarded(&format!("{bug:?}, seed {seed}"), || damage_history(seed, DAMAGE_STEPS).map(drop));
+        let violation = || (0..HISTORIES_MAX).find_map(|seed| Some((seed, broken(seed).err()?)));
+        let (seed, what) = with(bug, violation).unwrap_or_else(|| panic!("{bug:?} is not found"));
+        println!("{bug:?} is found by seed {seed}: {what}");
+    }
+    for bug in OF_LIVE_ROT {
+        let broken = |seed| {
+            let (setup, kind, acts) = rot_history_of_seed(seed, LIVE_ROT_STEPS);
+            guarded(&format!("{bug:?}, seed {seed}"), || rot_history(setup, kind, &acts).map(drop))
+        };
         let violation = || (0..HISTORIES_MAX).find_map(|seed| Some((seed, broken(seed).err()?)));
         let (seed, what) = with(bug, violation).unwrap_or_else(|| panic!("{bug:?} is not found"));
         println!("{bug:?} is found by seed {seed}: {what}");
