@@ -2,6 +2,7 @@
 //! right or an error that names the damage, and nothing that was accepted is lost with what cannot be read.
 
 mod compare;
+mod fresh;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -13,7 +14,7 @@ use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
 use seeded::Rng;
 
 use crate::append_capped::AppendCapped;
-use crate::damage::{is_in, open_as};
+use crate::damage::open_as;
 use crate::history::History;
 use crate::mix::Mix;
 use crate::model::{Edit, ModelEnv, batch_of};
@@ -276,64 +277,6 @@ impl Life {
                     }
                     error => self.may_be_read_only(&error),
                 }
-            }
-        }
-    }
-
-    fn note_keys(&mut self, edits: &[Edit]) {
-        for edit in edits {
-            if let Edit::Put(dict, key, _) | Edit::Delete(dict, key) | Edit::Upsert(dict, key, _) = edit {
-                self.keys[usize::from(dict.0)].insert(key.clone());
-            }
-        }
-    }
-
-    /// Notes what is decided by edits that come before those of the history's latest state. Clones are
-    /// decided as their sources were.
-    fn freshen(&mut self, edits: &[Edit]) {
-        let mut clones = Vec::new();
-        for edit in edits {
-            if let Edit::Clone(dict, from, to, lo, hi) = edit
-                && lo < hi
-                && from != to
-            {
-                let of_source = self.fresh[usize::from(dict.0)].iter();
-                let of_source = of_source.filter(|key| is_in(key, from, lo, hi));
-                let found: Vec<Vec<u8>> =
-                    of_source.map(|key| [to.as_slice(), &key[from.len()..]].concat()).collect();
-                clones.push((*dict, to, lo, hi, found));
-            }
-        }
-        let delete =
-            |fresh: &mut BTreeSet<Vec<u8>>, keys: &BTreeSet<Vec<u8>>, history: &History, dict, lo, hi| {
-                let all = keys.iter().chain(history.latest().dict(dict).keys());
-                let gone: Vec<Vec<u8>> = all.filter(|key| is_in(key, &[], lo, hi)).cloned().collect();
-                fresh.extend(gone);
-            };
-        let has_clones = !clones.is_empty();
-        if has_clones {
-            for edit in edits {
-                if let Edit::DeleteRange(dict, lo, hi) = edit {
-                    let at = usize::from(dict.0);
-                    delete(&mut self.fresh[at], &self.keys[at], &self.history, *dict, lo, hi);
-                }
-            }
-        }
-        for (dict, to, lo, hi, found) in clones {
-            let fresh = &mut self.fresh[usize::from(dict.0)];
-            fresh.retain(|key| !is_in(key, to, lo, hi));
-            fresh.extend(found);
-        }
-        for edit in edits {
-            match edit {
-                Edit::Put(dict, key, _) | Edit::Delete(dict, key) => {
-                    self.fresh[usize::from(dict.0)].insert(key.clone());
-                }
-                Edit::DeleteRange(dict, lo, hi) if !has_clones => {
-                    let at = usize::from(dict.0);
-                    delete(&mut self.fresh[at], &self.keys[at], &self.history, *dict, lo, hi);
-                }
-                _ => {}
             }
         }
     }

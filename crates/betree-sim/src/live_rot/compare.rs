@@ -8,6 +8,11 @@ use crate::damage::is_in;
 use crate::model::show;
 use crate::step::Move;
 
+/// Absent keys are looked for as long as there are no more keys in a dictionary.
+const KEYS_MAX: usize = 600;
+/// The most keys that are read together.
+const TOGETHER_MAX: usize = 20;
+
 impl Life {
     /// Whether an error of a reader is right.
     fn may_be_unread(&self, dict: DictId, key: Option<&[u8]>, error: &Error) -> Result<(), String> {
@@ -63,14 +68,16 @@ impl Life {
     pub(super) fn compare(&mut self) -> Result<(), String> {
         for dict in (0..self.setup.geometry.dicts).map(DictId) {
             let all = self.history.latest().dict(dict).keys().cloned();
-            self.keys[usize::from(dict.0)].extend(all);
+            let known = &mut self.keys[usize::from(dict.0)];
+            known.extend(all.take(KEYS_MAX.saturating_sub(known.len())));
             let keys: Vec<Vec<u8>> = self.keys[usize::from(dict.0)].iter().cloned().collect();
             keys.iter().try_for_each(|key| self.get(dict, key))?;
             self.compare_fresh(dict)?;
             self.compare_scan_past(dict)?;
+            let map_len = self.history.latest().dict(dict).len();
             let ends = [Move::Next, Move::Prev];
             for (from, step) in [Cut::LOW, Cut::HIGH].into_iter().zip(ends) {
-                let moves = [vec![Move::Seek(from)], vec![step; keys.len() + 1]].concat();
+                let moves = [vec![Move::Seek(from)], vec![step; map_len + 1]].concat();
                 self.walk(dict, &Cut::LOW, &Cut::HIGH, &moves)?;
             }
         }
@@ -79,7 +86,9 @@ impl Life {
 
     /// What was changed after all damage is read, together too.
     fn compare_fresh(&mut self, dict: DictId) -> Result<(), String> {
-        let fresh: Vec<&Vec<u8>> = self.fresh[usize::from(dict.0)].iter().collect();
+        let fresh = &self.fresh[usize::from(dict.0)];
+        let every = fresh.len() / TOGETHER_MAX + 1;
+        let fresh: Vec<&Vec<u8>> = fresh.iter().step_by(every).collect();
         let found = self.env()?.get_many(dict, &fresh);
         let found = found.map_err(|error| format!("{dict:?}: keys changed after all damage: {error}"))?;
         if self.disk.rotten_blocks() > 0 {
