@@ -21,8 +21,8 @@ pub(crate) const FLUSH_NODES: u32 = 6;
 /// Room that a flush which passes the child needs, in nodes.
 pub(crate) const PASSING_FLUSH_NODES: u32 = 40;
 
-/// At most so much may wait above something unreadable, in nodes: it is written with its node, and copied
-/// whenever much has joined it.
+/// At most so much may wait in a node above something unreadable, in nodes: it is written with its node, and
+/// copied whenever much has joined it.
 const HELD_NODES_MAX: usize = 16;
 
 /// No tree grows beyond this height; its root becomes larger instead.
@@ -224,7 +224,8 @@ impl Tree<'_> {
             && error.is_unreadable()
         {
             let most_bytes = (self.geometry.node_bytes as usize).saturating_mul(HELD_NODES_MAX);
-            if edge.pending_bytes() > most_bytes {
+            // Of all edges: a node beyond its bounds could not be written so that it can be read.
+            if node.edges().iter().map(Edge::pending_bytes).sum::<usize>() > most_bytes {
                 return Err(error.clone());
             }
             held.edges.insert((node.id, edge.lo.clone()));

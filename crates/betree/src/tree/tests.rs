@@ -95,7 +95,12 @@ fn to_root(env: &Env) {
 
 /// A closed volume whose root has interior children with pending messages.
 fn volume() -> Arc<MemDevice> {
-    let device = formatted(&GEOMETRY);
+    volume_of(&GEOMETRY)
+}
+
+/// As [`volume`], of another geometry.
+fn volume_of(geometry: &Geometry) -> Arc<MemDevice> {
+    let device = formatted(geometry);
     let env = open(&device);
     for number in 0..KEYS {
         put(&env, &key(number), &value(number));

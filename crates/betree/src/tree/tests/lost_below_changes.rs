@@ -26,7 +26,14 @@ fn leaves(tree: &Tree<'_>) -> Vec<(Edge, NodeId)> {
 
 /// The volume of these tests, with bad headers in each leaf for which this returns `true`, and their bounds.
 fn volume_without_leaves(is_lost: impl Fn(usize) -> bool) -> (Arc<MemDevice>, Vec<(Cut, Cut)>) {
-    let device = volume();
+    without_leaves(volume(), is_lost)
+}
+
+/// A volume, with bad headers in each leaf for which this returns `true`, and their bounds.
+fn without_leaves(
+    device: Arc<MemDevice>,
+    is_lost: impl Fn(usize) -> bool,
+) -> (Arc<MemDevice>, Vec<(Cut, Cut)>) {
     let mut lost = Vec::new();
     {
         let env = open(&device);
@@ -124,16 +131,16 @@ fn a_drain_and_a_delete_of_everything_go_round_lost_leaves() {
     (0..KEYS).for_each(|number| assert_eq!(env.get(D, &key(number)).unwrap(), None, "key {number}"));
 }
 
-/// Changes that find no room above a lost leaf end all changes; what was accepted is durable then.
-#[test]
-fn nothing_that_was_accepted_is_lost_when_too_much_waits_above_a_lost_leaf() {
-    let (device, lost) = volume_without_leaves(|index| index == 5);
+/// Puts values over the lost leaves in turn until changes are refused: all that was accepted is durable then.
+/// Returns how many were.
+fn fill_above(geometry: &Geometry, is_lost: impl Fn(usize) -> bool) -> usize {
+    let (device, lost) = without_leaves(volume_of(geometry), is_lost);
     let env = open(&device);
-    let (lo, hi) = lost.first().unwrap();
-    let within = (0..KEYS).map(key).find(|key| !lo.is_above(key) && hi.is_above(key)).unwrap();
+    let within = |(lo, hi): &(Cut, Cut)| (0..KEYS).map(key).find(|key| !lo.is_above(key) && hi.is_above(key));
+    let within: Vec<Vec<u8>> = lost.iter().filter_map(within).collect();
     let mut accepted = Vec::new();
-    for number in 0..4000_u32 {
-        let key = [&within[..], format!("-{number:05}").as_bytes()].concat();
+    for number in 0..40_000_u32 {
+        let key = [&within[number as usize % within.len()][..], format!("-{number:05}").as_bytes()].concat();
         let mut batch = Batch::new();
         batch.put(D, &key, &newer(number, 0));
         match env.commit(&batch) {
@@ -148,7 +155,6 @@ fn nothing_that_was_accepted_is_lost_when_too_much_waits_above_a_lost_leaf() {
             while let Ok(true) = env.run_due_work() {}
         }
     }
-    assert!((1000..4000).contains(&accepted.len()), "{} were accepted", accepted.len());
     assert!(matches!(env.state(), State::ReadOnly(_)), "{:?}", env.state());
     env.sync().unwrap();
     let crashed = MemDevice::holding(device.durable_bytes());
@@ -156,9 +162,22 @@ fn nothing_that_was_accepted_is_lost_when_too_much_waits_above_a_lost_leaf() {
     let options =
         Options { mode: crate::settings::OpenMode::ReadOnly, ..Options::new(8 << 20, Arc::new(Append)) };
     let env = Env::open(crashed, options).unwrap();
+    let count = accepted.len();
     for (key, value) in accepted {
         assert_eq!(env.get(D, &key).unwrap(), Some(value));
     }
+    count
+}
+
+/// Changes that find no room above what is lost end all changes.
+#[test]
+fn nothing_that_was_accepted_is_lost_when_too_much_waits_above_a_lost_leaf() {
+    let above_one = fill_above(&GEOMETRY, |index| index == 5);
+    assert!((1000..4000).contains(&above_one), "{above_one} were accepted");
+    // A node may be no larger with more of them below it, however many edges it has.
+    let wide = Geometry { log_bytes: 128 << 10, ..GEOMETRY };
+    let above_all = fill_above(&wide, |_| true);
+    assert!(above_all >= 1000, "{above_all} were accepted");
 }
 
 /// A leaf that is written anew keeps what cannot be read of it as it is.
