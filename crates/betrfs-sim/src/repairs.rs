@@ -193,8 +193,14 @@ impl World {
         let is_older = |what: &str| what.contains("found again") || what.contains("gets the record");
         named.may_be_older = repair.mended.iter().any(|mended| is_older(&mended.what));
         named.mended.extend(repair.mended.iter().map(|mended| mended.what.clone()));
-        if mending == Mending::AllAndLostNames {
-            no_lost_names(&found, "")?;
+        if mending == Mending::AllAndLostNames
+            && let Some(path) = with_lost_names(&found, "")
+        {
+            return wrong(format!(
+                "{path}/: names are lost still, though they were given up\n  of\n    {}\n  mended\n    {}",
+                in_lines(&repair.before),
+                mended(repair)
+            ));
         }
         let lost_superblocks =
             repair.before.problems.iter().any(|problem| problem.code == "lost-superblocks");
@@ -405,16 +411,15 @@ fn entries(
     }
 }
 
-/// Each directory lists all its names, but for those in snapshots.
-fn no_lost_names(found: &Found, path: &str) -> Result<(), Failure> {
+/// A directory that does not list all its names; those in snapshots do not count.
+fn with_lost_names(found: &Found, path: &str) -> Option<String> {
     if found.unread.entries {
-        return wrong(format!("{path}/: names are lost still, though they were given up"));
+        return Some(path.to_owned());
     }
-    let below = found.entries.iter().filter_map(|entry| Some((entry, entry.found.as_ref()?)));
-    for (entry, found) in below {
-        no_lost_names(found, &format!("{path}/{}", String::from_utf8_lossy(&entry.name)))?;
-    }
-    Ok(())
+    let mut below = found.entries.iter().filter_map(|entry| Some((entry, entry.found.as_ref()?)));
+    below.find_map(|(entry, found)| {
+        with_lost_names(found, &format!("{path}/{}", String::from_utf8_lossy(&entry.name)))
+    })
 }
 
 /// Removes everything below the root.

@@ -25,6 +25,10 @@ use crate::store::{NodePlace, Together};
 /// The part of the cache that a round reads at most, if it needs more than one key.
 const ROUND_PARTS: usize = 2;
 
+/// So many rounds in a row may find no value, as those that read the headers of one level each. With more, the
+/// headers of some keys drive those of others out of memory: from then on rounds have fewer keys.
+const FRUITLESS_ROUNDS_MAX: u32 = 16;
+
 /// A key whose value is not known yet.
 struct Search<'k> {
     key: &'k [u8],
@@ -115,10 +119,12 @@ impl Tree<'_> {
         queries.fetch_add(waiting.len() as u64, Ordering::Relaxed);
         let mut values: Vec<Option<Vec<u8>>> = alloc::vec![None; keys.len()];
         let bytes_max = self.store.cache.budget_bytes() / ROUND_PARTS;
+        let (mut keys_max, mut fruitless_rounds) = (usize::MAX, 0);
         while !waiting.is_empty() {
             let mut round = Round::default();
             let mut asking: Vec<Search<'_>> = Vec::new();
             while round.bytes <= bytes_max
+                && asking.len() < keys_max
                 && let Some(mut search) = waiting.pop_front()
             {
                 match self.search_memory(&mut search, nodes)? {
@@ -130,12 +136,18 @@ impl Tree<'_> {
                 }
             }
             let layers = self.read_round(&round)?;
+            let asked = asking.len();
             let mut unread = VecDeque::new();
             for mut search in asking {
                 match self.search_round(&mut search, &round, &layers)? {
                     Some(found) => self.note_value(search, found, &mut values)?,
                     None => unread.push_back(search),
                 }
+            }
+            fruitless_rounds = if unread.len() < asked { 0 } else { fruitless_rounds + 1 };
+            if fruitless_rounds > FRUITLESS_ROUNDS_MAX {
+                // One key alone needs no more memory than a plain query.
+                keys_max = (asked / 2).max(1);
             }
             // First, while the headers that were read for them are in memory.
             unread.append(&mut waiting);

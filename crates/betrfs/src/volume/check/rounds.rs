@@ -1,5 +1,6 @@
 //! The rounds of a repair: changes are made in memory, and the volume is looked through again for what they
-//! have uncovered, until a look asks for no more, or finds what the one before it found.
+//! have uncovered, until a look asks for no more, or finds what the one before it found and asks for nothing
+//! new.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -39,7 +40,9 @@ pub(super) fn in_rounds(
         made.extend(mends.done.into_iter().filter(|change| known.insert(change.clone())));
         let is_same = next.report == found.report;
         found = next;
-        if is_same {
+        let mut asked = found.mends.iter().flat_map(|mends| &mends.done);
+        // Of known damage that has gone a report may tell nothing.
+        if is_same && asked.all(|change| known.contains(change)) {
             break;
         }
     }
@@ -87,6 +90,15 @@ mod tests {
             (rounds, sentences(&done.made), sentences(&done.in_vain)),
             (2, ["a", "b"].into(), [].into())
         );
+    }
+
+    /// A report may tell nothing of what a change has done, as of known damage over nothing.
+    #[test]
+    fn what_is_asked_for_the_first_time_is_changed_though_a_look_finds_what_the_one_before_it_found() {
+        let looks = [look(&["a"], &["b"]), look(&["a"], &[])];
+        let mut looks = looks.into_iter();
+        let done = in_rounds(look(&["a"], &["a"]), |_| Ok(looks.next().unwrap())).unwrap();
+        assert_eq!((sentences(&done.made), sentences(&done.in_vain)), (["a", "b"].into(), [].into()));
     }
 
     /// The second round finds what the first one found: it is the last.
