@@ -322,12 +322,17 @@ impl Life {
         if !matches!(error, Error::ReadOnly { .. }) && !self.names_rot(error) {
             return Err(format!("an error without damage: {error}"));
         }
-        let held_bytes = self.setup.geometry.node_bytes as usize * HELD_NODES;
+        let held_bytes = self.held_bytes();
         if !self.kind.has_interior && self.accepted_bytes < held_bytes {
             let all = self.accepted_bytes;
             return Err(format!("no more changes after {all} bytes, and {held_bytes} may wait: {error}"));
         }
         Ok(())
+    }
+
+    /// What may wait above something lost, in bytes.
+    fn held_bytes(&self) -> usize {
+        self.setup.geometry.node_bytes as usize * HELD_NODES
     }
 
     /// Whether an error is about something rotten.
@@ -435,11 +440,20 @@ impl Life {
         self.env = match open_env(&device, &self.setup) {
             Ok(env) => Some(env),
             Err(error) => {
-                let may_need_it = self.has_logged_clones || self.kind.has_interior;
-                if !may_need_it || !self.names_rot(&error) {
+                let needs_it = self.has_logged_clones || self.kind.has_interior;
+                let waits = !needs_it && self.accepted_bytes >= self.held_bytes();
+                if !needs_it && !waits || !self.names_rot(&error) {
                     return Err(format!("open: {error}"));
                 }
                 self.reached.unopened += 1;
+                if waits {
+                    // Who reads gets all that waits, however much.
+                    let reader = open_as(&device, &self.setup, OpenMode::ReadOnly);
+                    self.env = Some(reader.map_err(told("open for reading"))?);
+                    self.has_rotted = true;
+                    self.compare()?;
+                    self.env = None;
+                }
                 self.disk.heal();
                 Some(open_env(&device, &self.setup).map_err(told("open the healed"))?)
             }

@@ -25,8 +25,8 @@ use crate::store::{NodePlace, Together};
 /// The part of the cache that a round reads at most, if it needs more than one key.
 const ROUND_PARTS: usize = 2;
 
-/// So many rounds in a row may find no value, as those that read the headers of one level each. With more, the
-/// headers of some keys drive those of others out of memory: from then on rounds have fewer keys.
+/// So many rounds in a row may find no value, as those that read the headers of one level each. With more,
+/// the headers of some keys drive those of others out of memory: from then on rounds have fewer keys.
 const FRUITLESS_ROUNDS_MAX: u32 = 16;
 
 /// A key whose value is not known yet.
