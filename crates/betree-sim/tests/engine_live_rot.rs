@@ -44,3 +44,13 @@ fn what_rots_in_use_is_told_and_takes_nothing_else_along() {
     assert!(all.rotten > 100 && all.unread > 100 && all.over_lost > 100, "{all:?}");
     assert!(all.refused_clones > 0 && all.read_only > 0 && all.healed > 10 && all.noted > 0, "{all:?}");
 }
+
+/// Histories in which queries of many keys read the same headers again and again, each for the others.
+#[test]
+fn many_keys_in_little_memory_are_read_in_the_end() {
+    for seed in [742, 2086, 2098] {
+        let (setup, kind, acts) = rot_history_of_seed(seed, STEPS);
+        let ran = guarded(&format!("seed {seed}"), || rot_history(setup, kind, &acts).map(drop));
+        assert_eq!(ran, Ok(()), "seed {seed}");
+    }
+}
