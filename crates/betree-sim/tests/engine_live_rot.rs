@@ -15,7 +15,7 @@ const SHRINK_SECS: u64 = 30;
 #[test]
 fn what_rots_in_use_is_told_and_takes_nothing_else_along() {
     let mut all = RotReached::default();
-    let all_seeds = seeds(setting("BETRFS_HISTORIES", 60));
+    let all_seeds = seeds(setting("BETRFS_ROT_HISTORIES", 60));
     for seed in all_seeds.clone() {
         let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_live_rot");
         let (setup, kind, acts) = rot_history_of_seed(seed, STEPS);
