@@ -84,18 +84,18 @@ impl Env {
 
     /// A checkpoint by the holder of the checkpoint lock. Threads that wait for room are woken at each step.
     pub(super) fn checkpoint_as(&self, clean: bool, committed: &mut Committed) -> Result<()> {
-        let gives_up = &self.engine.store.gives_up_unread;
+        let mut are_dead_freed = false;
         let done = loop {
             match self.write_checkpoint(clean, committed) {
                 Err(Error::DeviceFull(_)) if self.end_a_view_for_the_device(committed) => {}
-                Err(error) if error.is_unreadable() && !gives_up.swap(true, Ordering::Relaxed) => {
-                    // Those that have what cannot be read may be dead: without them its blocks can be kept.
+                Err(error) if error.is_unreadable() && !are_dead_freed => {
+                    // Nodes that have what cannot be read may be dead: without them its blocks can be kept.
                     while let Ok(true) = self.engine.free_one() {}
+                    are_dead_freed = true;
                 }
                 done => break done,
             }
         };
-        gives_up.store(false, Ordering::Relaxed);
         // What could not be stored is not the size.
         self.volume_bytes.store(committed.superblock.volume_bytes, Ordering::Relaxed);
         self.scheduler.tell_done(None);

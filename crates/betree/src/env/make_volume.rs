@@ -80,7 +80,6 @@ impl Env {
             next_msn: AtomicU64::new(FIRST_MSN),
             volume_id: superblock.identity.volume_id,
             generation: AtomicU64::new(superblock.generation),
-            gives_up_unread: AtomicBool::new(false),
             space,
             disk,
             cache: Cache::new(1 << 20, geometry.fanout_max),

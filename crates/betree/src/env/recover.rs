@@ -267,7 +267,6 @@ pub(crate) fn engine_over(
         next_msn: AtomicU64::new(superblock.next_msn),
         volume_id: superblock.identity.volume_id,
         generation: AtomicU64::new(superblock.generation),
-        gives_up_unread: AtomicBool::new(false),
         space,
         cache: Cache::new(
             options.cache_bytes - options.cache_bytes / MEMTABLES_SHARE,

@@ -54,8 +54,6 @@ pub(crate) struct Store {
     pub volume_id: [u8; 16],
     /// The generation of the superblock for which nodes are written: no node on the device is of a later one.
     pub generation: AtomicU64,
-    /// Whether a node is written without what the device refuses to read and another node has.
-    pub gives_up_unread: AtomicBool,
     pub cache: Cache,
     pub compression: Compression,
     /// Whether pairs may ask for a compression of their own: the superblock on the device says so.

@@ -148,8 +148,8 @@ impl Store {
     /// device that does not seek, with enough free space, unchanged pieces keep their blocks, even blocks of
     /// a node that is gone. Of a piece with newer messages only these are written.
     ///
-    /// What the device refuses to read keeps its blocks too. Where another node has them it is an error, or
-    /// lost to this one, if the store gives up what is unread: better than all changes to come.
+    /// What the device refuses to read keeps its blocks too. Where another node has them it is an error: the
+    /// device may give them later, and they would be lost to this one.
     ///
     /// # Errors
     /// Where a piece cannot be read, or there is no memory.
@@ -168,9 +168,7 @@ impl Store {
             return encoded;
         }
         // What the device refuses to read may stay where it is, unless another node has it there.
-        let gives_up = self.gives_up_unread.load(Ordering::Relaxed);
-        let on_unread = if gives_up { OnUnread::GiveUp } else { OnUnread::Keep };
-        let how = How { may_keep_blocks: true, wants_copy: false, on_unread };
+        let how = How { may_keep_blocks: true, wants_copy: false, on_unread: OnUnread::Keep };
         self.encode_version(dict, node, last, how, buffer)
     }
 
