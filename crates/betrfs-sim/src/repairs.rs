@@ -290,6 +290,8 @@ fn mended(repair: &Repair) -> String {
 fn codes(report: &Report) -> Vec<&'static str> {
     let mut codes: Vec<_> = report.problems.iter().map(|problem| problem.code).collect();
     codes.sort_unstable();
+    // What is left lost may be told in more parts, once its node is written anew.
+    codes.dedup();
     codes
 }
 
