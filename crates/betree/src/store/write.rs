@@ -172,7 +172,8 @@ impl Store {
         self.encode_version(dict, node, last, how, buffer)
     }
 
-    /// As [`encode_node`](Store::encode_node), with all blocks new and no second copy: for a version that is
+    /// As [`encode_node`](Store::encode_node), with all blocks new and no second copy, and without what the
+    /// device refuses to read, which the views of that version lose alone: for a version that is
     /// older than the last written one, whose blocks may hold newer pairs.
     ///
     /// # Errors
