@@ -133,7 +133,14 @@ impl World {
             return Ok(());
         }
         self.reached.note("repair: whole");
-        self.judge_repaired(&disk, mending, &repair, &again)
+        self.judge_repaired(&disk, mending, &repair, &again).map_err(|failure| match failure {
+            Failure::Wrong(what) => Failure::Wrong(format!(
+                "a repaired volume ({mending:?}): {what}\n  of\n    {}\n  mended\n    {}",
+                in_lines(&repair.before),
+                mended(&repair)
+            )),
+            other => other,
+        })
     }
 
     /// Takes a repair of a copy back: a check finds what it found before.
@@ -192,15 +199,12 @@ impl World {
         named.add(again);
         let is_older = |what: &str| what.contains("found again") || what.contains("gets the record");
         named.may_be_older = repair.mended.iter().any(|mended| is_older(&mended.what));
+        named.may_lack = named.may_be_older || mending == Mending::AllAndLostNames;
         named.mended.extend(repair.mended.iter().map(|mended| mended.what.clone()));
         if mending == Mending::AllAndLostNames
             && let Some(path) = with_lost_names(&found, "")
         {
-            return wrong(format!(
-                "{path}/: names are lost still, though they were given up\n  of\n    {}\n  mended\n    {}",
-                in_lines(&repair.before),
-                mended(repair)
-            ));
+            return wrong(format!("{path}/: names are lost still, though they were given up"));
         }
         let lost_superblocks =
             repair.before.problems.iter().any(|problem| problem.code == "lost-superblocks");
@@ -219,13 +223,8 @@ impl World {
                 }
             });
             if !is_one {
-                return wrong(format!(
-                    "a repaired volume ({mending:?}) is none of {} states: {}\n  of\n    {}\n  mended\n    {}",
-                    told.len(),
-                    told.first().map(String::as_str).unwrap_or_default(),
-                    in_lines(&repair.before),
-                    mended(repair)
-                ));
+                let first = told.first().map(String::as_str).unwrap_or_default();
+                return wrong(format!("it is none of {} states: {first}", told.len()));
             }
         }
         let mut left = self.emptied(disk, volume)?;
@@ -305,9 +304,16 @@ struct Named {
     /// Whether nodes were found again without the changes that waited above them, or files got new records,
     /// as long as their blocks.
     may_be_older: bool,
+    /// Whether names may be missing where nothing says so: they were given up.
+    may_lack: bool,
 }
 
 impl Named {
+    /// Whether something at this very path was named.
+    fn tells_of(&self, path: &str) -> bool {
+        self.paths.contains(path) || self.mended.iter().any(|what| what.contains(path))
+    }
+
     fn add(&mut self, report: &Report) {
         self.paths.extend(report.files.iter().cloned());
         self.is_cut_off |= report.files_more > 0;
@@ -397,7 +403,10 @@ fn entries(
             Some(FoundEntry { found: Some(found), .. }) => right_or_named(state, *id, found, &child, named)?,
             Some(_) if named.has(&child) => {}
             Some(_) => return Err(format!("{child} cannot be read, and no report names it")),
-            None if has_gaps || named.has(&child) => {}
+            None if has_gaps || named.has(&child) && (named.may_lack || named.tells_of(&child)) => {}
+            None if named.has(&child) => {
+                return Err(format!("{child} is missing, and {shown} tells of no lost names"));
+            }
             None => return Err(format!("{child} is missing, and no report names it")),
         }
     }
