@@ -84,7 +84,7 @@ impl Env {
         let (mut superblock, bad_copies) = match newest_superblock(&disk, tell) {
             Ok(found) => found,
             Err(error @ (Error::Corrupt { .. } | Error::Device(_) | Error::NotAVolume { .. })) => {
-                let made = superblock::by_scan(&disk)?.ok_or(error)?;
+                let made = superblock::by_scan(&disk, options.dicts_min)?.ok_or(error)?;
                 let what = format!(
                     "no copy of the superblock is good; {} is the newest checkpoint whose node table is whole",
                     made.generation
@@ -94,7 +94,7 @@ impl Env {
             }
             Err(error) => return Err(error),
         };
-        superblock.bind_upsert(&*options.upsert)?;
+        superblock.bind(&options)?;
         let space = space_of(&superblock);
         let mut parts_lost = 0u64;
         let mut tell_lost = |found: Finding| {

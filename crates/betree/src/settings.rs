@@ -69,7 +69,7 @@ impl NodeCopies {
 }
 
 /// What the opening of a volume does if its log has lost a segment that had been durable, or has a whole one
-/// that makes no sense.
+/// that makes no sense, or one that the device does not read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogLoss {
     /// The volume is refused, with the place of the segment.
@@ -103,6 +103,8 @@ pub struct Options {
     pub cache_bytes: usize,
     /// The meaning of upserts.
     pub upsert: Arc<dyn Upsert>,
+    /// Number of dictionaries that the caller uses: a volume with fewer is refused.
+    pub dicts_min: u8,
     /// The compression of newly written data.
     pub compression: Compression,
     /// The zstd codec; needed by a volume to which zstd data was ever written.
@@ -123,11 +125,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// The usual choice: LZ4, no zstd, no clock, no watcher, open for changes.
+    /// The usual choice: one dictionary, LZ4, no zstd, no clock, no watcher, open for changes.
     pub fn new(cache_bytes: usize, upsert: Arc<dyn Upsert>) -> Options {
         Options {
             cache_bytes,
             upsert,
+            dicts_min: 1,
             compression: Compression::default(),
             zstd: None,
             clock: None,

@@ -86,7 +86,7 @@ pub(crate) fn last_checkpoint(
 ) -> Result<Checkpoint> {
     let disk = Arc::new(Disk::for_reading(device));
     let (mut superblock, bad_copies) = newest_superblock(&disk, tell)?;
-    superblock.bind_upsert(&*options.upsert)?;
+    superblock.bind(&options)?;
     let space = space_of(&superblock);
     let mut lost = |error: Error| {
         tell(Finding::lost(error));
@@ -156,7 +156,7 @@ fn check_log(disk: &Disk, superblock: &Superblock, tell: &mut dyn FnMut(Finding)
     let area = log_area(superblock);
     let end = replay(disk, area, &superblock.identity.volume_id, &superblock.log_start, None, &mut each);
     let (is_empty, problem) = match end {
-        Ok(end) => (end.records == 0, end.lost),
+        Ok(end) => (end.records == 0 && end.lost.is_none(), end.lost),
         Err(error) => (false, Some(error)),
     };
     if bad > 0 {

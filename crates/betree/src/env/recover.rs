@@ -117,7 +117,7 @@ impl Env {
         let kept_errors = error_record::of(&loaded.superblock.tail).unwrap_or_default();
         disk.health.take_earlier_errors(kept_errors.clone());
         let mut superblock = loaded.superblock;
-        superblock.bind_upsert(&*options.upsert)?;
+        superblock.bind(&options)?;
         let space = space_of(&superblock);
         let ReadTable { table, directory, directory_copy, healed, disputed } =
             read_table(&disk, &space, &superblock, on_dispute, &mut Err)?;
@@ -448,5 +448,44 @@ mod tests {
         let mut problems = Vec::new();
         env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
         assert!(problems.is_empty(), "{problems:?}");
+    }
+
+    /// As for one that is damaged. The first block of the log is one behind its end, where no segment is due.
+    #[test]
+    fn a_segment_that_the_device_does_not_read_is_a_loss() {
+        let geometry =
+            Geometry { node_bytes: 4096, basement_bytes: 1024, fanout_max: 4, log_bytes: 1 << 20, dicts: 1 };
+        let device = MemDevice::new(1024);
+        Env::format(device.clone(), &geometry, [1; 16]).unwrap();
+        let env = open(&device);
+        let start = env.checkpoint.lock().superblock.clone();
+        for number in 0..10u32 {
+            let mut batch = Batch::new();
+            batch.put(DictId(0), &number.to_be_bytes(), b"value");
+            env.commit(&batch).unwrap();
+            env.sync().unwrap();
+        }
+        env.abandon();
+        drop(env);
+        let at = start.log_offset + start.log_start.position + 6 * BLOCK;
+        let bad = at as usize..(at + BLOCK) as usize;
+        device.fail_reads_of(bad);
+        let options = |log_loss| {
+            let mut options = Options::new(1 << 20, Arc::new(Append));
+            options.log_loss = log_loss;
+            options
+        };
+        let refused = Env::open(device.clone(), options(LogLoss::Refuse)).unwrap_err();
+        assert!(matches!(&refused, Error::Device(error) if error.offset == at), "{refused}");
+        let mut told = Vec::new();
+        let repair = Env::open_for_repair(device.clone(), options(LogLoss::Refuse), &mut |found| {
+            told.push((found.code, found.place));
+        });
+        assert_eq!(told, [(crate::FindingCode::BadLog, crate::Place::Log { offset: at })]);
+        drop(repair.unwrap());
+        let env = Env::open(device.clone(), options(LogLoss::Accept)).unwrap();
+        assert_eq!(env.log_loss(), Some(&refused));
+        let has = |number: u32| env.get(DictId(0), &number.to_be_bytes()).unwrap().is_some();
+        assert!((0..6).all(has) && !(6..10).any(has));
     }
 }

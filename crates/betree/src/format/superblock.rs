@@ -10,9 +10,8 @@ use betree_platform::BLOCK_BYTES;
 use crate::error::{Error, Result};
 use crate::format::tail::TaggedTail;
 use crate::health::ErrorRecord;
-use crate::settings::{Geometry, NodeCopies};
+use crate::settings::{Geometry, NodeCopies, Options};
 use crate::space::BlockRange;
-use crate::upsert::Upsert;
 use features::Features;
 use identity::UpsertId;
 use raw::generation_of;
@@ -176,13 +175,14 @@ impl Superblock {
         node_copies::of(&self.tail)
     }
 
-    /// Sets the upsert function of each dictionary that has none, and refuses one that differs from a
-    /// dictionary's.
+    /// Sets the upsert function of each dictionary that has none. Refuses one that differs from a
+    /// dictionary's, and a volume with fewer dictionaries than are used.
     ///
     /// # Errors
-    /// [`Error::OtherUpsert`]; [`Error::BadIdentity`] for a name that cannot be stored.
-    pub(crate) fn bind_upsert(&mut self, upsert: &dyn Upsert) -> Result<()> {
-        let given = UpsertId::of(upsert)?;
+    /// [`Error::OtherUpsert`]; [`Error::BadIdentity`] for a name that cannot be stored;
+    /// [`Error::NoSuchDictionary`].
+    pub(crate) fn bind(&mut self, options: &Options) -> Result<()> {
+        let given = UpsertId::of(&*options.upsert)?;
         for (dict, known) in (0..).zip(&mut self.upserts) {
             if known.name.is_empty() {
                 known.clone_from(&given);
@@ -191,7 +191,8 @@ impl Superblock {
                 return Err(Error::OtherUpsert { dict, made_with, opened_with });
             }
         }
-        Ok(())
+        let dicts = self.geometry.dicts;
+        if dicts < options.dicts_min { Err(Error::NoSuchDictionary { id: dicts }) } else { Ok(()) }
     }
 
     /// Checks the rules for every superblock, so that arithmetic on its fields needs no further checks:

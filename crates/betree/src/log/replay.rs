@@ -37,21 +37,21 @@ pub(crate) struct End {
     /// cut its write short, or it is damaged.
     pub torn: Option<u64>,
     /// [`Error::Corrupt`] if durable records are proved to have stood at the end or beyond, or if a whole
-    /// segment there makes no sense: not a write that a crash cut short, but damage.
+    /// segment there makes no sense: not a write that a crash cut short, but damage. [`Error::Device`] if the
+    /// device does not read what is there.
     pub lost: Option<Error>,
 }
 
 /// Receives a record: its first MSN, its number of changes, its bytes.
 pub(crate) type EachRecord<'e> = dyn FnMut(u64, u32, &[u8]) -> Result<()> + 'e;
 
-/// Calls `each` with the records from `start` on, up to the first segment that is missing, torn, damaged, or
-/// whole and senseless; of a senseless one with those before what makes no sense.
+/// Calls `each` with the records from `start` on, up to the first segment that is missing, torn, damaged,
+/// unreadable, or whole and senseless; of a senseless one with those before what makes no sense.
 ///
 /// Tells `progress`, if there is one, how far it is: for that it first looks at the headers of all segments.
 ///
 /// # Errors
-/// Those of `each` that are not about the record; [`Error::Device`] if the log cannot be read, which is not
-/// its end.
+/// Those of `each` that are not about the record.
 pub(crate) fn replay(
     disk: &Disk,
     log_area: LogArea,
@@ -64,17 +64,17 @@ pub(crate) fn replay(
         progress.map(|progress| Told::begin(progress, live_bytes(disk, log_area, volume_id, start)));
     let mut segments = Segments::new(disk, log_area, volume_id, start);
     let mut records = 0u64;
-    let senseless = match each_record(&mut segments, &mut records, told.as_mut(), each) {
+    let unusable = match each_record(&mut segments, &mut records, told.as_mut(), each) {
         Ok(()) => None,
-        Err(error @ Error::Corrupt { what: SEGMENT, .. }) => Some(error),
-        Err(error) => return Err(error),
+        Err(Stopped::Log(error)) if error.is_unreadable() => Some(error),
+        Err(Stopped::Log(error) | Stopped::Caller(error)) => return Err(error),
     };
     if let Some(told) = told {
         told.end();
     }
     let mut end = segments.end();
     end.records = records;
-    end.lost = senseless.or(end.lost);
+    end.lost = unusable.or(end.lost);
     Ok(end)
 }
 
@@ -136,18 +136,23 @@ fn behind(at: &LogStart, position: u64, header: &Header, log_area: LogArea) -> L
     LogStart { seq: at.seq.saturating_add(1), position, ..*at }
 }
 
+/// What keeps a replay from going on.
+enum Stopped {
+    /// The log.
+    Log(Error),
+    /// The caller, who gets the records.
+    Caller(Error),
+}
+
 /// Calls `each` with all records, and counts them.
-///
-/// # Errors
-/// As [`replay`]; [`Error::Corrupt`] for a senseless segment.
 fn each_record(
     segments: &mut Segments<'_>,
     records: &mut u64,
     mut told: Option<&mut Told<'_>>,
     each: &mut EachRecord<'_>,
-) -> Result<()> {
-    while let Some(Segment { offset, header, bytes }) = segments.next()? {
-        let senseless = |why: &str| senseless(offset, &header, why);
+) -> core::result::Result<(), Stopped> {
+    while let Some(Segment { offset, header, bytes }) = segments.next().map_err(Stopped::Log)? {
+        let senseless = |why: &str| Stopped::Log(senseless(offset, &header, why));
         for record in header.records(bytes) {
             let record = record.ok_or_else(|| senseless(NOT_THE_RECORDS))?;
             each(record.first_msn, record.changes, record.bytes).map_err(|error| match error {
@@ -155,7 +160,7 @@ fn each_record(
                 Error::NoSuchDictionary { id } => senseless(&format!(
                     "a record changes the dictionary {id}, which the volume does not have"
                 )),
-                other => other.at(offset),
+                other => Stopped::Caller(other.at(offset)),
             })?;
             *records += 1;
         }
@@ -260,10 +265,13 @@ impl<'d> Window<'d> {
         Window { disk, log_area, read_bytes, buf: AlignedBuf::default(), start: 0, len: 0 }
     }
 
-    /// The header of the segment `at`: at its position or, where it did not fit before the log area's
+    /// The header of the segment `at`: at its position or, where it may not have fitted before the log area's
     /// end, at the log area's start.
     fn find(&mut self, volume_hash: u64, at: &LogStart) -> Result<Option<(u64, Header)>> {
-        for position in [at.position, 0] {
+        let room = self.log_area.len.saturating_sub(at.position);
+        let fits = room >= Limits::segment_bytes(self.log_area.len);
+        let start = (!fits).then_some(0);
+        for position in core::iter::once(at.position).chain(start) {
             let Some(header) = self.header(position)? else { continue };
             let id = header.id;
             let expected = (id.volume_hash, id.epoch, id.seq) == (volume_hash, at.epoch, at.seq);

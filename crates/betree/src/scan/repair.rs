@@ -77,7 +77,7 @@ impl Env {
             let loaded = Loaded::made(made.clone(), bad_copies);
             return opened(disk, loaded, Some(Made::Pair(made)), options, tell);
         }
-        let Some(mut made) = by_scan(&disk)? else { return Err(error) };
+        let Some(mut made) = by_scan(&disk, options.dicts_min)? else { return Err(error) };
         made.features.incompat |= MADE_INCOMPAT;
         let what = format!(
             "no copy of the superblock is good; {} is the newest checkpoint whose node table is whole, and a superblock \

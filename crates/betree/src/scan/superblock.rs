@@ -3,13 +3,16 @@
 //! The directory of a node table has the checksums of its pages, and these have the checksums of the headers
 //! of their nodes. So a directory that was found shows by itself whether it is one, and of which checkpoint:
 //! the newest of its nodes tells. The root of a dictionary is the node with all keys to which fewer edges
-//! lead than the table counts references. Sizes are those that a new volume on this device would get.
+//! lead than the table counts references. A dictionary of which no such node can be read gets one that
+//! cannot be read and is the highest of its kind: its keys are lost, and the dictionary is there. Sizes are
+//! those that a new volume on this device would get.
 //!
 //! What no structure repeats is not made up: label, UUID and feature words are empty. Where one pair alone is
 //! lost, the other one has them.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use betree_platform::BLOCK_BYTES;
 use hashbrown::HashMap;
@@ -45,14 +48,15 @@ const DIRECTORIES_MAX: usize = 1024;
 /// The longest directory and page that are looked at, in bytes.
 const PART_BYTES_MAX: u64 = 256 << 20;
 
-/// The superblock of the newest checkpoint of which a whole node table is left; `None` if there is none.
+/// The superblock of the newest checkpoint of which a whole node table is left; `None` if there is none. It
+/// has at least `dicts_min` dictionaries.
 ///
 /// Reads the device once, and for each directory of a table that is whole the headers of its nodes.
 ///
 /// # Errors
 /// [`Error::NoMemory`](crate::error::Error::NoMemory).
-pub(super) fn by_scan(disk: &Disk) -> Result<Option<Superblock>> {
-    newest_of(disk, None)
+pub(super) fn by_scan(disk: &Disk, dicts_min: u8) -> Result<Option<Superblock>> {
+    newest_of(disk, dicts_min, None)
 }
 
 /// A superblock in place of a lost pair beside which `copy` is the newest that is left: of a newer
@@ -77,21 +81,22 @@ pub(super) fn beside(disk: &Disk, copy: &Superblock) -> Result<(Superblock, bool
             && found.geometry.dicts == copy.geometry.dicts
             && found.table != copy.table
     };
-    let found = newest_of(disk, Some(volume_id))?.filter(is_newer).and_then(|mut found| {
-        for (dict, of_copy) in found.dicts.iter_mut().zip(&copy.dicts) {
-            dict.applied_msn = dict.applied_msn.max(of_copy.applied_msn);
-        }
-        let newer = Superblock {
-            generation: of_lost_pair(found.generation),
-            clean: false,
-            dicts: found.dicts,
-            table: found.table,
-            log_start,
-            next_msn: found.next_msn.max(copy.next_msn),
-            ..copy.clone()
-        };
-        newer.validate().is_ok().then_some(newer)
-    });
+    let found =
+        newest_of(disk, copy.geometry.dicts, Some(volume_id))?.filter(is_newer).and_then(|mut found| {
+            for (dict, of_copy) in found.dicts.iter_mut().zip(&copy.dicts) {
+                dict.applied_msn = dict.applied_msn.max(of_copy.applied_msn);
+            }
+            let newer = Superblock {
+                generation: of_lost_pair(found.generation),
+                clean: false,
+                dicts: found.dicts,
+                table: found.table,
+                log_start,
+                next_msn: found.next_msn.max(copy.next_msn),
+                ..copy.clone()
+            };
+            newer.validate().is_ok().then_some(newer)
+        });
     if let Some(newer) = found {
         return Ok((newer, true));
     }
@@ -106,7 +111,7 @@ pub(super) fn beside(disk: &Disk, copy: &Superblock) -> Result<(Superblock, bool
 }
 
 /// The superblock of the newest checkpoint of a volume, or of any.
-fn newest_of(disk: &Disk, volume_id: Option<&[u8; 16]>) -> Result<Option<Superblock>> {
+fn newest_of(disk: &Disk, dicts_min: u8, volume_id: Option<&[u8; 16]>) -> Result<Option<Superblock>> {
     let end = disk.len() / BLOCK * BLOCK;
     let mut directories = Vec::new();
     each_block(disk, slots::BYTES, end, &mut |offset, bytes| {
@@ -125,7 +130,7 @@ fn newest_of(disk: &Disk, volume_id: Option<&[u8; 16]>) -> Result<Option<Superbl
             newest = Some(found);
         }
     }
-    newest.map(|found| found.superblock(disk, end)).transpose().map(Option::flatten)
+    newest.map(|found| found.superblock(disk, end, dicts_min)).transpose().map(Option::flatten)
 }
 
 /// A checkpoint whose node table is whole.
@@ -135,6 +140,8 @@ struct Checkpoint {
     volume_id: [u8; 16],
     generation: u64,
     nodes: HashMap<NodeId, Seen>,
+    /// Nodes whose headers cannot be read.
+    unread: HashMap<NodeId, Unread>,
     /// The newest message in the nodes of each dictionary.
     last_msn: [Msn; DICTS_MAX],
     /// The first block that belongs to a node or to the table.
@@ -147,6 +154,12 @@ struct Seen {
     height: u8,
     has_all_keys: bool,
     /// References in the table, less those from edges and GOTOs that were found.
+    unexplained: i64,
+}
+
+/// What the table alone says of a node.
+struct Unread {
+    height: u8,
     unexplained: i64,
 }
 
@@ -164,6 +177,7 @@ impl Checkpoint {
             volume_id: [0; 16],
             generation: 0,
             nodes: HashMap::new(),
+            unread: HashMap::new(),
             last_msn: [0; DICTS_MAX],
             first_block: own.start_block,
         };
@@ -175,13 +189,26 @@ impl Checkpoint {
         for (index, page) in (0u32..).zip(&all) {
             for (entry, slot) in (0u32..).zip(&page.entries).filter(|(_, slot)| slot.used == 1) {
                 let number = index.checked_mul(per_page)?.checked_add(entry)?;
+                let id = NodeId { slot: number, generation: slot.generation.get() };
                 let parts = page.parts_of(entry as usize, slot.first_part());
-                found.node(disk, end, number, slot, &parts, &mut edges);
+                found.first_block =
+                    parts.iter().map(|part| part.start_block).fold(found.first_block, u64::min);
+                let (own, copy) = slot.halves(parts).unwrap_or_default();
+                let mut is_read = found.node(disk, end, id, slot, &own, &mut edges).is_some();
+                if let Some(copy) = copy.filter(|_| !is_read) {
+                    is_read = found.node(disk, end, id, slot, &copy, &mut edges).is_some();
+                }
+                if !is_read {
+                    let unexplained = slot.references.get().into();
+                    found.unread.insert(id, Unread { height: slot.height, unexplained });
+                }
             }
         }
         for child in edges {
             if let Some(seen) = found.nodes.get_mut(&child) {
                 seen.unexplained -= 1;
+            } else if let Some(unread) = found.unread.get_mut(&child) {
+                unread.unexplained -= 1;
             }
         }
         (found.generation > 0).then_some(found)
@@ -192,7 +219,7 @@ impl Checkpoint {
         &mut self,
         disk: &Disk,
         end: u64,
-        number: u32,
+        id: NodeId,
         slot: &StoredSlot,
         parts: &[BlockRange],
         edges: &mut Vec<NodeId>,
@@ -208,14 +235,12 @@ impl Checkpoint {
         }
         let extent_bytes = parts.iter().try_fold(0u64, |sum, part| sum.checked_add(part.len_blocks))?;
         let header = Header::decode(&bytes, extent_bytes.checked_mul(BLOCK)?, &limits, COUNTER_MAX).ok()?;
-        let id = NodeId { slot: number, generation: slot.generation.get() };
         let last_msn = self.last_msn.get_mut(usize::from(header.origin.dict))?;
         if header.id != id || self.generation > 0 && header.origin.volume_id != self.volume_id {
             return None;
         }
         self.volume_id = header.origin.volume_id;
         self.generation = self.generation.max(header.origin.checkpoint).min(COUNTER_MAX);
-        self.first_block = parts.iter().map(|part| part.start_block).fold(self.first_block, u64::min);
         let newest = |runs: &[RunRef]| runs.iter().map(|run| run.last_msn).max().unwrap_or(0);
         match &header.entries {
             NodeEntries::Leaf(basements) => {
@@ -245,23 +270,31 @@ impl Checkpoint {
         (self.generation, self.last_msn.iter().max())
     }
 
-    /// The superblock of the checkpoint; `None` if a dictionary has no root.
-    fn superblock(mut self, disk: &Disk, end: u64) -> Result<Option<Superblock>> {
-        let mut roots: BTreeMap<u8, (u8, NodeId)> = BTreeMap::new();
+    /// The roots of the dictionaries, of which there are at least `dicts_min`; `None` if one is missing.
+    fn roots(&self, dicts_min: u8) -> Option<Vec<NodeId>> {
+        let mut read: BTreeMap<u8, (u8, NodeId)> = BTreeMap::new();
         for (id, seen) in self.nodes.iter().filter(|(_, seen)| seen.has_all_keys && seen.unexplained > 0) {
-            let root = roots.entry(seen.dict).or_insert((seen.height, *id));
+            let root = read.entry(seen.dict).or_insert((seen.height, *id));
             *root = (*root).max((seen.height, *id));
         }
-        let count = roots.keys().zip(0u8..).take_while(|(dict, number)| *dict == number).count();
-        if count == 0 || count != roots.len() {
-            return Ok(None);
-        }
+        let mut unread: Vec<_> = self.unread.iter().filter(|(_, unread)| unread.unexplained > 0).collect();
+        unread.sort_by_key(|(id, unread)| (Reverse(unread.height), **id));
+        let mut unread = unread.into_iter().map(|(id, _)| *id);
+        let last = read.keys().next_back()?;
+        let dicts = 0..last.saturating_add(1).max(dicts_min);
+        dicts.map(|dict| read.get(&dict).map(|(_, id)| *id).or_else(|| unread.next())).collect()
+    }
+
+    /// The superblock of the checkpoint; `None` if a dictionary has no root.
+    fn superblock(mut self, disk: &Disk, end: u64, dicts_min: u8) -> Result<Option<Superblock>> {
+        let Some(roots) = self.roots(dicts_min) else { return Ok(None) };
+        let count = roots.len();
         self.geometry.dicts = count as u8;
         let log_blocks_max = self.first_block.saturating_sub(slots::BYTES / BLOCK);
         self.geometry.log_bytes = self.geometry.log_bytes.min(log_blocks_max.saturating_mul(BLOCK));
         let applied_msn = self.last_msn.iter().copied().max().unwrap_or(0);
         let mut dicts = [DictRoot::default(); DICTS_MAX];
-        for (dict, (_, id)) in dicts.iter_mut().zip(roots.values()) {
+        for (dict, id) in dicts.iter_mut().zip(&roots) {
             *dict = DictRoot { slot: id.slot, generation: id.generation, applied_msn };
         }
         let superblock = Superblock {

@@ -435,3 +435,49 @@ fn without_a_superblock_the_newest_node_table_serves() {
     let older = Env::open_for_rescue(device.clone(), options(), &mut |found| told.push(found));
     assert!(older.is_err() || generation(&told) != newest, "{told:?}");
 }
+
+/// As many as its user has, though the table alone does not say so: what a root that cannot be read had is
+/// lost, and nothing else.
+#[test]
+fn without_a_superblock_dictionaries_stay_whose_roots_are_lost() {
+    const DICTS: u8 = 3;
+    let geometry = Geometry { dicts: DICTS, ..GEOMETRY };
+    let options = || Options { dicts_min: DICTS, ..options() };
+    let value = |dict: u8, env: &Env| env.get(DictId(dict), b"key").map(|value| value.map(|value| value[0]));
+    for lost in [&[0][..], &[1], &[2], &[1, 2], &[0, 2]] {
+        let device = MemDevice::new(BLOCKS);
+        Env::format(device.clone(), &geometry, [1; 16]).unwrap();
+        let env = Env::open(device.clone(), options()).unwrap();
+        let mut batch = Batch::new();
+        (0..DICTS).for_each(|dict| batch.put(DictId(dict), b"key", &[dict]));
+        env.commit(&batch).unwrap();
+        env.checkpoint().unwrap();
+        let root_at = |dict: &u8| {
+            let root = env.engine.dicts[usize::from(*dict)].state.read().root;
+            env.engine.table.lock().place(root).unwrap().extent.parts()[0].start_block * BLOCK
+        };
+        let roots: Vec<u64> = lost.iter().map(root_at).collect();
+        env.close().unwrap();
+        drop(env);
+        (0..4).for_each(|copy| smash(&device, copy * BLOCK, 2000));
+        roots.into_iter().for_each(|at| smash(&device, at, 100));
+
+        let rescued = Env::open_for_rescue(device.clone(), options(), &mut |_| ()).unwrap();
+        let env = Env::open_for_repair(device.clone(), options(), &mut |_| ()).unwrap();
+        for dict in 0..DICTS {
+            let is_lost = lost.contains(&dict);
+            for env in [&rescued, &env] {
+                assert_eq!(value(dict, env).ok(), (!is_lost).then_some(Some(dict)), "{lost:?}: {dict}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_volume_with_fewer_dictionaries_than_are_used_is_refused() {
+    let (device, _) = closed();
+    let options = || Options { dicts_min: 2, ..options() };
+    let refused = Error::NoSuchDictionary { id: 1 };
+    assert_eq!(Env::open(device.clone(), options()).unwrap_err(), refused);
+    assert_eq!(Env::open_for_rescue(device, options(), &mut |_| ()).unwrap_err(), refused);
+}

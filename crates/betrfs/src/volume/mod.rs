@@ -216,7 +216,9 @@ impl Volume {
 
     /// The engine's options for a volume, with a cache of `cache_bytes`.
     pub fn engine_options(cache_bytes: usize) -> Options {
-        Options::new(cache_bytes, Arc::new(BlockUpsert))
+        let mut options = Options::new(cache_bytes, Arc::new(BlockUpsert));
+        options.dicts_min = DICTS;
+        options
     }
 
     /// The engine's options for a volume that is opened, whatever is done with it.
