@@ -82,7 +82,6 @@ impl World {
         let repair = match repaired {
             Ok(repair) => repair,
             Err(error) if self.is_of_fault(&error) => {
-                eprintln!("REFUSED {mending:?} {} {error}", self.seed);
                 self.reached.note(if mending == Mending::Safe {
                     "repair: refused a safe one"
                 } else {

@@ -116,6 +116,9 @@ fn of_lost_nodes(engine: &Engine) -> Result<Replacements> {
         }
         for (id, replacement) in lost.iter().zip(&mut placed) {
             replacement.unknown = survey.deltas_above(*id)?.into_iter().collect();
+            if survey.is_root(*id) {
+                survey.bound_keys(&mut replacement.edges)?;
+            }
         }
         all.extend(lost.into_iter().zip(placed));
     }
@@ -276,6 +279,26 @@ impl Survey<'_> {
             at = end;
         }
         (!edges.is_empty()).then(|| Replacement { height, lo, hi, edges, unknown: Vec::new() })
+    }
+
+    fn is_root(&self, id: NodeId) -> bool {
+        self.ways.get(&id).is_some_and(|ways| ways.iter().any(|way| way.parent.is_none()))
+    }
+
+    /// Lowers the bounds of the keys below the edges of a root to what the children have. No edge tells one
+    /// for these, and copies under longer prefixes are refused by the longest key that there may be.
+    fn bound_keys(&self, edges: &mut [Edge]) -> Result<()> {
+        for edge in edges {
+            let Some(child) = edge.child else { continue };
+            let Some((_, node)) = self.stored(child)? else { continue };
+            let mut longest = node.longest_key();
+            for basement in node.basements() {
+                let run = read(self.engine.store.run(&basement.piece))?;
+                longest = longest.max(run.map_or(u32::MAX, |run| run.longest_key()));
+            }
+            edge.longest_key = edge.longest_key.min(longest);
+        }
+        Ok(())
     }
 
     /// The keys for which deltas are in the memtables of a dictionary.

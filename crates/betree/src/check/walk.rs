@@ -337,7 +337,7 @@ impl<'e, 't> Walk<'e, 't> {
                 check_partition(edge, &run, &mut |what| {
                     self.problem(Code::PartitionContents, id, what);
                 });
-                let keys = (0..run.len()).map(|i| run.key(i).len()).max().unwrap_or(0);
+                let keys = run.longest_key() as usize;
                 if edge.child.is_some() && keys > longest {
                     let what =
                         format!("a message's key is longer than the bound of the edge from {:?}", edge.lo);
@@ -388,7 +388,7 @@ impl<'e, 't> Walk<'e, 't> {
                 check_basement_run(basement, run, &end, index, &mut |what| {
                     self.problem(Code::BasementContents, node.id, what);
                 });
-                longest = longest.max((0..run.len()).map(|at| run.key(at).len()).max().unwrap_or(0));
+                longest = longest.max(run.longest_key() as usize);
             }
         }
         longest

@@ -10,6 +10,7 @@ use betree_platform::BLOCK_BYTES;
 
 use super::image::{Image, Patch};
 use super::{DICTS, GEOMETRY, fill, open, options, sound};
+use crate::batch::Batch;
 use crate::check::{Finding, FindingCode, undo_repair};
 use crate::env::Env;
 use crate::error::Error;
@@ -237,6 +238,36 @@ fn no_children_are_put_back_while_another_node_lacks_an_edge() {
         }
     }
     assert!(put_back > 1, "{put_back}");
+}
+
+/// No edge leads to it that would tell, and copies are refused by the longest key that there may be.
+#[test]
+fn a_root_that_is_put_back_knows_how_long_its_keys_are() {
+    let image = closed();
+    let roots: Vec<_> = {
+        let env = open_as(&image.device(), OpenMode::ReadOnly);
+        env.engine.dicts.iter().map(|dict| dict.state.read().root).collect()
+    };
+    let mut put_back = 0;
+    for (dict, root) in (0..).zip(roots) {
+        let nodes = image.nodes();
+        let (_, parts, _) = nodes.iter().find(|(slot, ..)| *slot == root.slot).unwrap();
+        let mut lost = image.clone();
+        lost.bytes[parts[0].start_block as usize * BLOCK_BYTES + DICT_AT] ^= 0x40;
+        let device = lost.device();
+        let env = open_as(&device, OpenMode::Repair);
+        if env.note_damage().unwrap().found_again.is_empty() {
+            continue;
+        }
+        put_back += 1;
+        env.write_repair().unwrap();
+        drop(env);
+        let env = open_as(&device, OpenMode::ReadWrite);
+        let mut clone = Batch::new();
+        clone.clone_range(DictId(dict), b"", b"a prefix");
+        env.commit(&clone).unwrap();
+    }
+    assert!(put_back > 0);
 }
 
 /// An edge that leads to a leaf of another dictionary has lost its child, and that dictionary nothing.

@@ -69,6 +69,11 @@ impl Run {
         self.points
     }
 
+    /// The length of the longest key of a point in bytes; 0 without points.
+    pub fn longest_key(&self) -> u32 {
+        (0..self.len()).map(|at| self.key(at).len()).max().unwrap_or(0) as u32
+    }
+
     /// Whether there are neither points nor ranges.
     pub fn is_empty(&self) -> bool {
         self.points == 0 && self.ranges.is_empty()

@@ -82,9 +82,8 @@ impl Tree<'_> {
         let (lo, hi) = (lift.to.cut(&edge.lo), lift.to.cut(&edge.hi));
         if edge.child.is_none() {
             // A null edge translates nothing: the longest pending key is its bound.
-            let keys = |run: &Run| (0..run.len()).map(|i| run.key(i).len()).max().unwrap_or(0) as u32;
             let longest_key = match &partition {
-                Some(piece) => keys(&*self.run(piece)?),
+                Some(piece) => self.run(piece)?.longest_key(),
                 None => 0,
             };
             return Ok(Edge { longest_key, partition, ..Edge::null(lo, hi) });

@@ -325,7 +325,10 @@ fn copy_under_change(links_alone_max: usize, steps: &'static AtomicU64) {
     });
     assert_eq!(kept.len(), 5);
     let height = volume.env().stats().height;
-    assert!(height <= 24, "a tree of a few small directories has {height} levels");
+    // Levels do not come with copies, of which there were 400. How many there are depends on the turns that
+    // the workers get: 10 to 17 on an idle machine, 31 were seen on a busy one. The engine refuses copies
+    // beyond 200.
+    assert!(height <= 64, "a tree of a few small directories has {height} levels");
     let writes = scene.writes_done.load(SeqCst);
     assert!(writes >= FILES, "only {writes} writes");
     kept.push(("/above/source".to_owned(), writes));
