@@ -75,7 +75,8 @@ impl Table {
         Table { slots_per_page, ..Table::default() }
     }
 
-    /// Adds a page that cannot be read. The table must not be changed from then on.
+    /// Adds a page that cannot be read. The table must not be changed from then on, unless
+    /// [`renew_lost`](Table::renew_lost) was called.
     pub fn push_lost_page(&mut self, why: Error) {
         self.pages.push(None);
         let first = self.slots.len() as u32;
@@ -101,14 +102,30 @@ impl Table {
         self.slots.len() as u32
     }
 
-    /// Adds a node that was found without its page, in a slot that is lost.
-    pub fn put_salvaged(&mut self, id: NodeId, height: u8, references: u32, place: NodePlace) {
+    /// Has the next checkpoint write the lost pages anew, with the nodes that were added to them. A slot
+    /// without one is used again once the table is read: by ids that no node of the table has had, nor one
+    /// of `generation` or before.
+    pub fn renew_lost(&mut self, generation: u32) {
+        let lost = self.pages.iter().enumerate().filter(|(_, page)| page.is_none());
+        let lost: Vec<u32> = lost.map(|(index, _)| index as u32).collect();
+        let newest = self.slots.iter().map(|slot| slot.generation).max().unwrap_or(0).max(generation);
+        for page in lost {
+            self.dirty_pages.insert(page);
+            let first = page as usize * self.slots_per_page as usize;
+            let slots = self.slots.iter_mut().skip(first).take(self.slots_per_page as usize);
+            slots.filter(|slot| !slot.used).for_each(|slot| slot.generation = newest);
+        }
+    }
+
+    /// Adds a node that was found without its page, in a slot that is lost; without a place, one that was not
+    /// found.
+    pub fn put_salvaged(&mut self, id: NodeId, height: u8, references: u32, place: Option<NodePlace>) {
         let index = id.slot as usize;
         if self.slots.len() <= index {
             self.slots.resize(index.saturating_add(1), Slot::default());
         }
         if let Some(slot) = self.slots.get_mut(index) {
-            *slot = Slot { generation: id.generation, references, height, used: true, place: Some(place) };
+            *slot = Slot { generation: id.generation, references, height, used: true, place };
         }
     }
 
@@ -116,6 +133,13 @@ impl Table {
     pub fn why_lost(&self, id: NodeId) -> Option<Error> {
         let (_, (end, why)) = self.lost.range(..=id.slot).next_back()?;
         (id.slot < *end).then(|| why.clone())
+    }
+
+    /// Forgets why a single slot is lost.
+    fn forget_lost(&mut self, slot: u32) {
+        if self.lost.get(&slot).is_some_and(|(end, _)| *end == slot.saturating_add(1)) {
+            self.lost.remove(&slot);
+        }
     }
 
     /// Makes the next checkpoint write the node's place. [`misfit`](Table::misfit) reports a node that the
@@ -195,7 +219,7 @@ impl Table {
         let place = slot.place.take();
         self.retired.extend(place.map(|p| p.extent));
         // Of one without a place nothing can be read; the slot's next node can.
-        self.lost.remove(&id.slot);
+        self.forget_lost(id.slot);
         self.free_slots.push(id.slot);
         self.touch_page_of(id.slot);
     }

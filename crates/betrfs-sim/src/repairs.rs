@@ -208,7 +208,9 @@ impl World {
         }
         let lost_superblocks =
             repair.before.problems.iter().any(|problem| problem.code == "lost-superblocks");
-        if !lost_superblocks && !named.is_cut_off {
+        // Of nodes that are found by their headers alone nothing tells whether they are the newest.
+        let by_header = repair.mended.iter().any(|mended| mended.code == "bad-node-table");
+        if !lost_superblocks && !by_header && !named.is_cut_off {
             // A log that ends early, or cannot be replayed behind what was lost, is as old as it is.
             let log = SUPERBLOCKS_BYTES..self.setup.first_extent();
             let is_cut_short = disk.damaged_at().iter().any(|at| log.contains(at))
@@ -270,7 +272,9 @@ fn told_by(what: &str, (path, error): (String, Error)) -> Failure {
 }
 
 fn has_lost_superblocks(report: &Report) -> bool {
-    report.problems.iter().any(|problem| problem.code == "lost-superblocks")
+    let number = |code| report.problems.iter().filter(|problem| problem.code == code).count();
+    number("lost-superblocks") > 0
+        || number("bad-superblock") == 4
         || report.refused.as_ref().is_some_and(|error| {
             matches!(error, Error::Engine(betree::Error::Corrupt { what: "superblock", .. }))
         })

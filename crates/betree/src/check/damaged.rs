@@ -12,7 +12,7 @@ use crate::engine::checkpoint::Committed;
 use crate::engine::{Engine, Opened};
 use crate::env::Env;
 use crate::env::disputed::OnDispute;
-use crate::env::read_table::{ReadTable, read_table};
+use crate::env::read_table::{LostPage, ReadTable, read_table};
 use crate::env::recover::{engine_over, log_area, space_of};
 use crate::error::{Error, Result, counted};
 use crate::format::record::Changes;
@@ -88,8 +88,8 @@ pub(crate) fn last_checkpoint(
     let (mut superblock, bad_copies) = newest_superblock(&disk, tell)?;
     superblock.bind(&options)?;
     let space = space_of(&superblock);
-    let mut lost = |error: Error| {
-        tell(Finding::lost(error));
+    let mut lost = |page: LostPage| {
+        tell(Finding::lost(page.error));
         Ok(())
     };
     let ReadTable { table, directory, directory_copy, healed, disputed } =

@@ -1,10 +1,11 @@
 //! The findings of a check: a code for programs, a place, and a sentence for people.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::error::Error;
+use crate::error::{Error, counted};
 use crate::key::Cut;
 use crate::node_id::NodeId;
 use crate::settings::DictId;
@@ -60,7 +61,7 @@ codes! {
     /// The newest checkpoint cannot be read, and an older one was checked.
     OldCheckpoint = "old-checkpoint", Left("what was lost may be newer than all that is left");
     /// The node table, or an entry of it, cannot be believed.
-    BadNodeTable = "bad-node-table", Left("the nodes in that part of it are not known");
+    BadNodeTable = "bad-node-table", Dropped("its nodes are found again by their headers; what is not found becomes known damage. Without either copy of its directory: left");
     /// One of two copies of a part of the node table cannot be read.
     BadCopy = "bad-copy", Mended("it is written anew; the other copy is good");
     /// Blocks of a node are also those of something else, or none.
@@ -68,7 +69,7 @@ codes! {
     /// One of two copies of a part of an interior node cannot be read.
     BadNodeCopy = "bad-node-copy", Mended("the node is written anew; the other copy is good");
     /// Nodes whose places were lost were found by their headers, and may be older than those that were lost.
-    NodesByHeader = "nodes-by-header", Left("it is no damage: a rescue has found them");
+    NodesByHeader = "nodes-by-header", Left("it is no damage: a rescue or a repair has found them");
     /// The log cannot be replayed to its end.
     BadLog = "bad-log", Dropped("the log ends there: the changes behind are lost");
     /// The log was not replayed, so its changes were not checked.
@@ -247,6 +248,15 @@ impl Finding {
     pub(crate) fn lost(error: Error) -> Finding {
         let place = Place::NodeTable { offset: error.offset() };
         Finding::unreadable(FindingCode::BadNodeTable, place, error.to_string(), error)
+    }
+
+    /// Nodes that were found by their headers alone.
+    pub(crate) fn by_header(count: u64) -> Finding {
+        let what = format!(
+            "{} by the header, as the place was lost; of a node that is lost itself this may be an older state",
+            counted(count, "node was found", "nodes were found")
+        );
+        Finding::note(FindingCode::NodesByHeader, Place::NodeTable { offset: None }, what)
     }
 
     /// A node whose blocks others claim too.

@@ -37,10 +37,18 @@ pub(crate) struct ReadTable {
     pub disputed: Disputed,
 }
 
+/// A page of the node table that cannot be read, and whose second copy cannot either.
+pub(crate) struct LostPage {
+    pub index: u32,
+    /// The parts of its extent with its length in bytes, and those of its second copy if it has one.
+    pub places: Vec<(Vec<BlockRange>, u32)>,
+    pub error: Error,
+}
+
 /// Reads the node table and claims the extents that it names. A part that is damaged is read from its second
 /// copy, if that is good. The directory and each page must not be longer
-/// than their entries need, nor list more than the volume has room for. Calls `lost` with the error of each
-/// page that cannot be known; if `lost` returns `Ok`, the others are read.
+/// than their entries need, nor list more than the volume has room for. Calls `lost` with each page that
+/// cannot be known; if `lost` returns `Ok`, the others are read.
 ///
 /// # Errors
 /// Those of `lost`; that of the directory, if it cannot be read; that of a disputed node, if these are
@@ -50,7 +58,7 @@ pub(crate) fn read_table(
     space: &Arc<Space>,
     superblock: &Superblock,
     on_dispute: OnDispute,
-    lost: &mut dyn FnMut(Error) -> Result<()>,
+    lost: &mut dyn FnMut(LostPage) -> Result<()>,
 ) -> Result<ReadTable> {
     let reader = TableReader::new(disk, space, superblock);
     let mut healed = Vec::new();
@@ -115,7 +123,16 @@ pub(crate) fn read_table(
                     table.touch_page(index as u32);
                 }
                 Some(Err(_)) | None => {
-                    lost(error.clone())?;
+                    let directories = core::iter::once(&pages).chain(&copies);
+                    let mut places: Vec<_> = directories
+                        .filter_map(|pages| {
+                            let page = pages.entries.get(index)?;
+                            Some((pages.parts_of(index, page.first_part()), page.len_bytes.get()))
+                        })
+                        .collect();
+                    // A page that was not copied has its only place in both directories.
+                    places.dedup();
+                    lost(LostPage { index: index as u32, places, error: error.clone() })?;
                     table.push_lost_page(error);
                 }
             },

@@ -12,7 +12,7 @@ use crate::engine::checkpoint::Committed;
 use crate::engine::{Engine, Opened};
 use crate::env::Env;
 use crate::env::disputed::OnDispute;
-use crate::env::read_table::{ReadTable, read_table};
+use crate::env::read_table::{LostPage, ReadTable, read_table};
 use crate::env::replayed_changes::{GiveUp, OnUnreadable, ReplayedChanges};
 use crate::error::{Error, Result, bit_numbers};
 use crate::events;
@@ -82,18 +82,15 @@ impl Env {
     pub fn open(device: Arc<dyn Device>, options: Options) -> Result<Env> {
         let disk = Arc::new(Disk::watched(device, options.watcher.clone()));
         let loaded = slots::load(&disk)?;
-        Env::open_from(disk, loaded, None, OnDispute::Refuse, None, options)
+        Env::open_from(disk, loaded, None, options)
     }
 
-    /// As [`open`](Env::open), from the superblock that counts; or from one that was `made`, as copies
-    /// are lost, which a repair writes before its checkpoint. Only a repair may look at disputed nodes, and
-    /// `give_up` what clones in the log need and cannot be read.
+    /// As [`open`](Env::open), from the superblock that counts. Only a repair may look at disputed nodes, and
+    /// for those of lost pages of the node table.
     pub(crate) fn open_from(
         disk: Arc<Disk>,
         loaded: Loaded,
-        made: Option<Made>,
-        on_dispute: OnDispute,
-        give_up: Option<GiveUp<'_>>,
+        repair: Option<ForRepair<'_>>,
         options: Options,
     ) -> Result<Env> {
         let unknown = loaded.superblock.features.unknown_ro_compat();
@@ -119,8 +116,23 @@ impl Env {
         let mut superblock = loaded.superblock;
         superblock.bind(&options)?;
         let space = space_of(&superblock);
-        let ReadTable { table, directory, directory_copy, healed, disputed } =
-            read_table(&disk, &space, &superblock, on_dispute, &mut Err)?;
+        let (made, mut find_pages, give_up) = match repair {
+            Some(ForRepair { made, find_pages, give_up }) => (made, Some(find_pages), Some(give_up)),
+            None => (None, None, None),
+        };
+        let mut lost_pages = Vec::new();
+        let on_dispute = if find_pages.is_some() { OnDispute::Look } else { OnDispute::Refuse };
+        let mut read = read_table(&disk, &space, &superblock, on_dispute, &mut |page| match find_pages {
+            Some(_) => {
+                lost_pages.push(page);
+                Ok(())
+            }
+            None => Err(page.error),
+        })?;
+        if let Some(find_pages) = find_pages.as_mut().filter(|_| !lost_pages.is_empty()) {
+            find_pages(&disk, &space, &superblock, lost_pages, &mut read)?;
+        }
+        let ReadTable { table, directory, directory_copy, healed, disputed } = read;
         if !for_reading && directory_copy.is_none() && TableCopy::of(&superblock).is_some() {
             // The blocks of the pages that its directory names are not known, and are written over from now
             // on. After a crash the directory may be read again.
@@ -233,6 +245,7 @@ impl Env {
             bad_copies: loaded.bad_slots,
             healed,
             disputed,
+            by_header: 0,
             is_damaged: false,
             for_reading,
             mode,
@@ -245,6 +258,20 @@ impl Env {
         };
         Ok(Env::new(engine, log, next_msn, committed, opened))
     }
+}
+
+/// Adds the nodes of lost pages to a node table.
+pub(crate) type FindPages<'r> =
+    &'r mut dyn FnMut(&Disk, &Arc<Space>, &Superblock, Vec<LostPage>, &mut ReadTable) -> Result<()>;
+
+/// What an opening for a repair has beside others.
+pub(crate) struct ForRepair<'r> {
+    /// A superblock that was made, as copies are lost: the repair writes it before its checkpoint.
+    pub made: Option<Made>,
+    /// Finds what was in lost pages of the node table.
+    pub find_pages: FindPages<'r>,
+    /// Gives up what clones in the log need and cannot be read.
+    pub give_up: GiveUp<'r>,
 }
 
 /// The engine that a superblock describes, with the list of nodes that are still to be freed.

@@ -32,10 +32,8 @@ const NOTES: [Code; 6] = [
     Code::SpaceNotChecked,
 ];
 
-/// Codes whose images no repair opens or changes: part of the node table is lost, or a later version made
-/// something.
-const REFUSED: [Code; 5] =
-    [Code::BadNodeTable, Code::NodesByHeader, Code::LogNotChecked, Code::LaterKind, Code::SpaceNotChecked];
+/// Codes whose images no repair opens or changes: a later version made something.
+const REFUSED: [Code; 1] = [Code::LaterKind];
 
 /// What is told of an image. Nothing of it changes by that.
 pub(super) fn told(by: Teller, image: &Image) -> Vec<Finding> {

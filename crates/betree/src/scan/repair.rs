@@ -2,15 +2,20 @@
 
 use alloc::format;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
 
 use betree_platform::Device;
 
 use super::give_up::give_up_unreadable;
+use super::lost_part;
+use super::salvage::find_pages;
 use super::superblock::{beside, by_scan};
 use crate::check::{Finding, FindingCode, Place};
 use crate::engine::Engine;
 use crate::env::Env;
-use crate::env::disputed::OnDispute;
+use crate::env::read_table::LostPage;
+use crate::env::recover::ForRepair;
 use crate::error::{Error, Result, counted};
 use crate::format::superblock::features::Features;
 use crate::format::superblock::slots::{self, Loaded, Made};
@@ -122,8 +127,21 @@ fn opened(
         tell(found);
     };
     let mut give_up = |engine: &Engine| give_up_unreadable(engine, &mut tell_given_up);
-    let mut env = Env::open_from(disk, loaded, made, OnDispute::Look, Some(&mut give_up), options)?;
-    env.opened.given_up = given_up;
+    let (mut lost_pages, mut by_header) = (Vec::new(), None);
+    let mut find_pages = |disk: &_, space: &_, superblock: &_, pages: Vec<LostPage>, read: &mut _| {
+        lost_pages.extend(pages.iter().map(|page| lost_part(&page.error)));
+        by_header = find_pages(disk, space, superblock, &pages, read)?;
+        Ok(())
+    };
+    let repair = ForRepair { made, find_pages: &mut find_pages, give_up: &mut give_up };
+    let mut env = Env::open_from(disk, loaded, Some(repair), options)?;
+    (env.opened.given_up, env.opened.by_header) = (given_up, by_header.unwrap_or(0));
+    if !lost_pages.is_empty() {
+        // The pages had the numbers of references to their nodes.
+        env.mend_references(&mut |_, _| ControlFlow::Continue(()))?;
+    }
+    lost_pages.into_iter().for_each(&mut *tell);
+    by_header.into_iter().for_each(|count| tell(Finding::by_header(count)));
     env.check_disputed(tell);
     env.tell_log_loss(tell);
     Ok(env)

@@ -5,7 +5,6 @@
 //! entry of the directory is right if its page has the checksum in it; a slot is right if the header of its
 //! node has the id, length and checksum in it. What is then missing is looked for on the device.
 
-use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -13,11 +12,11 @@ use betree_platform::BLOCK_BYTES;
 
 use super::headers::{self, Found, Sought};
 use super::lost_part;
+use crate::check::Finding;
 use crate::check::table::one_bad;
-use crate::check::{Finding, FindingCode, Place};
 use crate::env::disputed;
-use crate::env::read_table::{PageAt, TableReader};
-use crate::error::{Error, Result, counted};
+use crate::env::read_table::{LostPage, PageAt, ReadTable, TableReader};
+use crate::error::{Error, Result};
 use crate::format::limits::Limits;
 use crate::format::node::Header;
 use crate::format::superblock::Superblock;
@@ -26,7 +25,7 @@ use crate::io::{AlignedBuf, Disk};
 use crate::node_id::NodeId;
 use crate::space::{BlockRange, Extent, Space};
 use crate::store::NodePlace;
-use crate::table::Table;
+use crate::table::{Table, Unclaimed};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -44,8 +43,15 @@ pub(super) fn table(
     tell: &mut dyn FnMut(Finding),
 ) -> Result<Table> {
     let reader = TableReader::new(disk, space, superblock);
-    let mut salvage =
-        Salvage { disk, superblock, limits: reader.limits(), nodes: Vec::new(), lost: Vec::new() };
+    let mut salvage = Salvage {
+        disk,
+        superblock,
+        limits: reader.limits(),
+        nodes: Vec::new(),
+        lost: Vec::new(),
+        only_newest: false,
+        newest_generation: 0,
+    };
     let second = reader.directory_copy().and_then(|copy| Some(copy.ok()?.1));
     let mut table = match (reader.directory(), second) {
         (Ok((_, pages)), copies) => salvage.pages(&reader, &Directory::Whole { pages, copies }, tell),
@@ -71,14 +77,101 @@ pub(super) fn table(
             }
         }
     }?;
-    salvage.scan(space, tell)?;
+    salvage.scan(space)?.into_iter().for_each(|count| tell(Finding::by_header(count)));
     let limits = salvage.limits;
-    for (id, height, place) in salvage.nodes {
-        if u64::from(id.slot) < limits.slots {
-            table.put_salvaged(id, height, SHARED, place);
+    for node in core::mem::take(&mut salvage.nodes) {
+        if u64::from(node.id.slot) < limits.slots
+            && let Some(place) = salvage.place(&node)
+        {
+            table.put_salvaged(node.id, node.height, SHARED, Some(place));
         }
     }
     Ok(table)
+}
+
+/// Adds the nodes of lost pages to a table that is read for a repair, as far as they are found. The next
+/// checkpoint writes these pages anew. A node of which not all blocks are known, or free, is one whose blocks
+/// others claim too: its readers look what is there, and it gets blocks of its own. What else the pages had
+/// is lost. A root that is not found stays in the table without a place. Returns how many nodes were found
+/// by their headers alone, if any was looked for: the newest of which a header is left.
+///
+/// # Errors
+/// [`Error::NoMemory`].
+pub(super) fn find_pages(
+    disk: &Disk,
+    space: &Arc<Space>,
+    superblock: &Superblock,
+    pages: &[LostPage],
+    read: &mut ReadTable,
+) -> Result<Option<u64>> {
+    let reader = TableReader::new(disk, space, superblock);
+    let (limits, per_page) = (reader.limits(), reader.slots_per_page());
+    let mut salvage = Salvage {
+        disk,
+        superblock,
+        limits,
+        nodes: Vec::new(),
+        lost: Vec::new(),
+        only_newest: true,
+        newest_generation: 0,
+    };
+    for LostPage { index, places, .. } in pages {
+        // The repair can be taken back, and the device may read them by then.
+        read.disputed.held.extend(places.iter().filter_map(|(parts, _)| space.claim_free(parts)));
+        salvage.page(places, *index, index.saturating_mul(per_page), per_page)?;
+    }
+    let by_header = salvage.scan(space)?;
+    let table = &mut read.table;
+    let mut unclaimed = Vec::new();
+    for node in core::mem::take(&mut salvage.nodes) {
+        if u64::from(node.id.slot) >= limits.slots {
+            continue;
+        }
+        let Salvaged { id, height, parts, copy, is_all, header_len, header_checksum } = node;
+        let claimed = match is_all {
+            true => space.claim_both(parts.clone(), copy.clone()).map(|(extent, _)| extent),
+            false => {
+                let first = parts.first().copied().unwrap_or_default();
+                let (offset, len) = (first.start_block * BLOCK, first.len_blocks * BLOCK);
+                let why = "not all of its blocks are known".into();
+                Err(Error::Corrupt { what: "a node", offset, len, why })
+            }
+        };
+        let place = claimed.map(|extent| NodePlace { extent, header_len, header_checksum });
+        match place {
+            Ok(place) => table.put_salvaged(id, height, SHARED, Some(place)),
+            Err(why) => {
+                table.put_salvaged(id, height, SHARED, None);
+                unclaimed.push(Unclaimed { id, parts, copy, header_len, header_checksum, why });
+            }
+        }
+    }
+    table.renew_lost(salvage.newest_generation);
+    let directories = [read.directory.clone(), read.directory_copy.clone()];
+    let disputed = disputed::settle(disk, space, superblock, table, &directories, unclaimed);
+    read.disputed.nodes.extend(disputed.nodes);
+    read.disputed.held.extend(disputed.held);
+    let dicts = usize::from(superblock.geometry.dicts);
+    for root in superblock.dicts.iter().take(dicts) {
+        let id = NodeId { slot: root.slot, generation: root.generation };
+        if !table.holds(id) && table.why_lost(id).is_some() {
+            table.put_salvaged(id, 0, 1, None);
+        }
+    }
+    Ok(by_header)
+}
+
+/// A node of a lost slot.
+struct Salvaged {
+    id: NodeId,
+    height: u8,
+    /// The parts of its extent, and those of its second copy if that is known.
+    parts: Vec<BlockRange>,
+    copy: Option<Vec<BlockRange>>,
+    /// Whether these parts are all that it has.
+    is_all: bool,
+    header_len: u32,
+    header_checksum: u64,
 }
 
 /// The directory of the node table.
@@ -134,9 +227,13 @@ struct Salvage<'s> {
     disk: &'s Disk,
     superblock: &'s Superblock,
     limits: Limits,
-    nodes: Vec<(NodeId, u8, NodePlace)>,
+    nodes: Vec<Salvaged>,
     /// Slots of which nothing is known, in order: from, to.
     lost: Vec<(u32, u32)>,
+    /// Whether a node is not taken if a newer header of it is damaged.
+    only_newest: bool,
+    /// The newest generation of a header that was found.
+    newest_generation: u32,
 }
 
 impl Salvage<'_> {
@@ -174,7 +271,10 @@ impl Salvage<'_> {
                     tell(lost_part(&error));
                     let first = (index as u32).saturating_mul(per_page);
                     table.push_lost_page(error);
-                    self.page(&parts, page.len_bytes.get(), index as u32, first, per_page)?;
+                    let mut places = Vec::from([(parts.clone(), page.len_bytes.get())]);
+                    let copy = directory.copy(index, &parts);
+                    places.extend(copy.map(|(page, parts)| (parts, page.len_bytes.get())));
+                    self.page(&places, index as u32, first, per_page)?;
                     continue;
                 }
                 Err(error) => {
@@ -208,24 +308,24 @@ impl Salvage<'_> {
         Ok(table)
     }
 
-    /// Takes what is right of a damaged page.
+    /// Takes what is right of a damaged page, or else of its second copy.
     fn page(
         &mut self,
-        parts: &[BlockRange],
-        len_bytes: u32,
+        places: &[(Vec<BlockRange>, u32)],
         index: u32,
         first: u32,
         per_page: u32,
     ) -> Result<()> {
         let end = first.saturating_add(per_page);
-        let Some(bytes) = self.remains(parts, len_bytes, page_bytes_max(per_page, self.limits.blocks))?
-        else {
-            self.lost.push((first, end));
-            return Ok(());
-        };
-        let slots = Remains::of_page(index, &bytes, per_page);
+        let most = page_bytes_max(per_page, self.limits.blocks);
+        let mut copies = Vec::new();
+        for (parts, len_bytes) in places {
+            let bytes = self.remains(parts, *len_bytes, most)?;
+            copies.extend(bytes.map(|bytes| Remains::of_page(index, &bytes, per_page)));
+        }
         for (slot, entry) in (first..end).zip(0..) {
-            match slots.entries.get(entry).and_then(|stored| self.node(slot, stored, &slots, entry)) {
+            let node = |slots: &Remains<StoredSlot>| self.node(slot, slots.entries.get(entry)?, slots, entry);
+            match copies.iter().find_map(node) {
                 Some(node) => self.nodes.push(node),
                 None => match self.lost.last_mut() {
                     Some((_, end)) if *end == slot => *end = slot + 1,
@@ -243,15 +343,15 @@ impl Salvage<'_> {
         stored: &StoredSlot,
         slots: &Remains<StoredSlot>,
         entry: usize,
-    ) -> Option<(NodeId, u8, NodePlace)> {
+    ) -> Option<Salvaged> {
         let (header_len, header_checksum) = (stored.header_len.get(), stored.header_checksum.get());
         if stored.used != 1 || header_len == 0 || u64::from(header_len) > self.limits.header_bytes {
             return None;
         }
-        let (first, copy) = stored.halves(slots.parts_of(entry, stored.first_part()))?;
-        let copy = copy.and_then(|parts| self.extent(parts));
-        let extent = self.extent(first)?;
-        let extent = copy.into_iter().fold(extent, Extent::with_copy);
+        let (parts, copy) = stored.halves(slots.parts_of(entry, stored.first_part()))?;
+        let (id, height) = (NodeId { slot, generation: stored.generation.get() }, stored.height);
+        let node = Salvaged { id, height, parts, copy, is_all: true, header_len, header_checksum };
+        let extent = self.place(&node)?.extent;
         let blocks = (header_len as usize).div_ceil(BLOCK_BYTES);
         if blocks as u64 > extent.len_blocks() {
             return None;
@@ -261,11 +361,17 @@ impl Salvage<'_> {
         let bytes = read(&extent).or_else(|| read(extent.copy()?))?;
         let extent_bytes = extent.len_blocks() * BLOCK;
         let header = Header::decode(&bytes, extent_bytes, &self.limits, self.superblock.next_msn).ok()?;
-        let id = NodeId { slot, generation: stored.generation.get() };
         let is_right = header.id == id
-            && header.height == stored.height
+            && header.height == height
             && u64::from(header.extent_blocks) == extent.len_blocks();
-        is_right.then(|| (id, header.height, NodePlace { extent, header_len, header_checksum }))
+        is_right.then_some(node)
+    }
+
+    /// Where a node is, in a space of its own.
+    fn place(&self, node: &Salvaged) -> Option<NodePlace> {
+        let copy = node.copy.clone().and_then(|parts| self.extent(parts));
+        let extent = copy.into_iter().fold(self.extent(node.parts.clone())?, Extent::with_copy);
+        Some(NodePlace { extent, header_len: node.header_len, header_checksum: node.header_checksum })
     }
 
     /// Blocks that may be those of a node. They are in a space of their own: what was found by chance may
@@ -294,10 +400,10 @@ impl Salvage<'_> {
     }
 
     /// Looks for the nodes of lost slots on the whole device. One in blocks that another node has is of an
-    /// older checkpoint, and is left.
-    fn scan(&mut self, space: &Arc<Space>, tell: &mut dyn FnMut(Finding)) -> Result<()> {
+    /// older checkpoint, and is left. Returns the number of nodes that were found; `None` if no slot is lost.
+    fn scan(&mut self, space: &Arc<Space>) -> Result<Option<u64>> {
         if self.lost.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let lost = &self.lost;
         let is_wanted = |slot: u32| {
@@ -305,26 +411,29 @@ impl Salvage<'_> {
             behind.checked_sub(1).and_then(|at| lost.get(at)).is_some_and(|(_, to)| slot < *to)
         };
         let sought = Sought { superblock: self.superblock, limits: &self.limits, is_wanted: &is_wanted };
-        let mut found: Vec<Found> = headers::scan(self.disk, &sought)?.into_values().collect();
+        let mut nodes = headers::scan(self.disk, &sought)?;
+        if self.only_newest {
+            nodes.only_newest();
+        }
+        let mut found: Vec<Found> = nodes.whole.into_values().collect();
         found.sort_by_key(|node| core::cmp::Reverse(node.checkpoint));
         let mut taken = Vec::new();
         let mut count = 0u64;
         for node in found {
-            let start_block = node.offset / BLOCK;
-            let own = BlockRange { start_block, len_blocks: node.own_blocks.min(node.extent_blocks.into()) };
+            self.newest_generation = self.newest_generation.max(node.id.generation);
+            let (start_block, all_blocks) = (node.offset / BLOCK, u64::from(node.extent_blocks));
+            let own = BlockRange { start_block, len_blocks: node.own_blocks.min(all_blocks) };
+            let is_all = own.len_blocks == all_blocks;
             let Ok(own) = space.claim(alloc::vec![own]) else { continue };
             taken.push(own);
-            let parts = [BlockRange { start_block, len_blocks: node.extent_blocks.into() }];
-            let Some(extent) = self.extent(parts.to_vec()) else { continue };
+            let parts = alloc::vec![BlockRange { start_block, len_blocks: all_blocks }];
             let Found { id, height, header_len, header_checksum, .. } = node;
-            self.nodes.push((id, height, NodePlace { extent, header_len, header_checksum }));
-            count += 1;
+            let node = Salvaged { id, height, parts, copy: None, is_all, header_len, header_checksum };
+            if self.place(&node).is_some() {
+                self.nodes.push(node);
+                count += 1;
+            }
         }
-        let what = format!(
-            "{} by the header, as the place was lost; of a node that is lost itself this may be an older state",
-            counted(count, "node was found", "nodes were found")
-        );
-        tell(Finding::note(FindingCode::NodesByHeader, Place::NodeTable { offset: None }, what));
-        Ok(())
+        Ok(Some(count))
     }
 }

@@ -247,7 +247,7 @@ fn a_lost_node_hides_what_is_below_it_and_nothing_else() {
     let limits = crate::format::limits::Limits::of(&superblock.geometry, BLOCKS as u64);
     let sought = headers::Sought { superblock: &superblock, limits: &limits, is_wanted: &all };
     let nodes = headers::scan(&disk, &sought).unwrap();
-    let leaf = nodes.values().find(|node| node.height == 0).unwrap();
+    let leaf = nodes.whole.values().find(|node| node.height == 0).unwrap();
     smash(&device, leaf.offset, 64);
     smash_copies(&device);
     smash(&device, pages[(leaf.id.slot / 102) as usize], BLOCK_BYTES);
@@ -256,6 +256,88 @@ fn a_lost_node_hides_what_is_below_it_and_nothing_else() {
     assert!(told.iter().any(|found| found.code == FindingCode::NodesByHeader), "{told:?}");
     assert!(found.len() > pairs.len() * 9 / 10, "{} of {}", found.len(), pairs.len());
     assert!(found.iter().all(|(key, value)| pairs.get(key) == Some(value)));
+}
+
+/// Repairs a volume. Returns what it holds then, but for known damage, and whether there is any. Each pair is
+/// as it was.
+fn repaired(device: &Arc<MemDevice>, pairs: &Pairs) -> (Pairs, bool) {
+    let env = Env::open_for_repair(device.clone(), options(), &mut |_| ()).unwrap();
+    let noted = env.note_damage().unwrap();
+    env.mend_references(&mut |_, _| core::ops::ControlFlow::Continue(())).unwrap();
+    env.write_repair().unwrap();
+    drop(env);
+    let env = Env::open(device.clone(), options()).unwrap();
+    let mut problems = Vec::new();
+    env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
+    assert!(problems.is_empty(), "{problems:?}");
+    let (mut found, mut cursor) = (Pairs::new(), env.cursor(D, Cut::LOW, Cut::HIGH));
+    while let Some((key, value)) = cursor.next_past(&mut |_| ()) {
+        assert_eq!(pairs.get(key).map(Vec::as_slice), Some(value), "an older value, or one from nowhere");
+        found.insert(key.to_vec(), value.to_vec());
+    }
+    let mut more = Batch::new();
+    more.put(D, b"more", b"");
+    env.commit(&more).unwrap();
+    env.close().unwrap();
+    (found, noted.lost > 0)
+}
+
+#[test]
+fn a_repair_finds_the_nodes_of_lost_pages_by_their_headers() {
+    let (device, pairs) = closed();
+    let (_, pages) = table_places(&device);
+    assert!(pages.len() > 1);
+    smash_copies(&device);
+    let is_whole = whole(&device);
+    for page in &pages {
+        smash(&device, *page, BLOCK_BYTES);
+        assert!(Env::open(device.clone(), options()).is_err());
+        assert_eq!(repaired(&device, &pairs), (pairs.clone(), false));
+        device.write_at(0, &is_whole).unwrap();
+    }
+}
+
+/// A node of which the newest header is damaged becomes known damage, though an older one is there.
+#[test]
+fn a_repair_takes_no_older_state_of_a_node_whose_newest_header_is_damaged() {
+    let (device, pairs) = closed();
+    let disk = Disk::for_reading(device.clone());
+    let superblock = slots::newest(&disk).unwrap().0.unwrap();
+    let (_, pages) = table_places(&device);
+    let limits = crate::format::limits::Limits::of(&superblock.geometry, BLOCKS as u64);
+    let sought = headers::Sought { superblock: &superblock, limits: &limits, is_wanted: &|_| true };
+    let nodes = headers::scan(&disk, &sought).unwrap().whole;
+    smash_copies(&device);
+    pages.iter().for_each(|page| smash(&device, *page, BLOCK_BYTES));
+    let before = whole(&device);
+    let mut with_older = 0;
+    for leaf in nodes.values().filter(|node| node.height == 0).take(20) {
+        // Behind what tells whose it is.
+        smash(&device, leaf.offset + 60, 20);
+        let again = headers::scan(&disk, &sought).unwrap();
+        with_older += u32::from(again.whole.contains_key(&leaf.id.slot));
+        let (found, is_lost) = repaired(&device, &pairs);
+        assert!(is_lost && found.len() < pairs.len() && found.len() > pairs.len() * 9 / 10);
+        device.write_at(0, &before).unwrap();
+    }
+    assert!(with_older > 0);
+}
+
+/// All that it had is lost, and the dictionary is there.
+#[test]
+fn a_repair_makes_a_root_that_was_lost_with_its_page() {
+    let (device, pairs) = closed();
+    let env = Env::open(device.clone(), options()).unwrap();
+    let root = env.engine.dicts[0].state.read().root;
+    let at = env.engine.table.lock().place(root).unwrap().extent.place(0);
+    env.close().unwrap();
+    drop(env);
+    let (_, pages) = table_places(&device);
+    smash_copies(&device);
+    pages.iter().for_each(|page| smash(&device, *page, BLOCK_BYTES));
+    smash(&device, at + 60, 20);
+    let (found, is_lost) = repaired(&device, &pairs);
+    assert!(is_lost && found.is_empty(), "{} pairs", found.len());
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl Table {
     pub fn put_place(&mut self, id: NodeId, place: NodePlace) {
         if let Some(slot) = self.slot_mut(id) {
             slot.place = Some(place);
-            self.lost.remove(&id.slot);
+            self.forget_lost(id.slot);
         }
     }
 

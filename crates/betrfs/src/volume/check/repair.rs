@@ -23,7 +23,8 @@ use crate::volume::Volume;
 use crate::volume::id_allocator::behind_all_given;
 
 /// Problems by which a part of a tree is lost, or may be.
-const LOST: [FindingCode; 7] = [
+const LOST: [FindingCode; 8] = [
+    FindingCode::BadNodeTable,
     FindingCode::DisputedBlocks,
     FindingCode::BadNode,
     FindingCode::BadPiece,
@@ -130,7 +131,8 @@ impl Volume {
             ControlFlow::Continue(())
         };
         let noted = if mending.takes_away() { note_damage(&env, &mut repair)? } else { None };
-        let may_be_older = noted.as_ref().is_some_and(|noted| !noted.found_again.is_empty());
+        let may_be_older =
+            noted.as_ref().is_some_and(|noted| !noted.found_again.is_empty() || noted.by_header > 0);
         let mends = || {
             let mends = mends().map(|mends| mends.of_older(may_be_older));
             if is_clean { mends.map(Mends::of_known_damage) } else { mends }
@@ -144,7 +146,15 @@ impl Volume {
         }
         // The opening has told of them.
         for problem in repair.before.problems.iter().filter(|problem| is_of_opening(problem.code)) {
-            repair.mended.push(Mended { code: problem.code, loses: true, what: problem.what.clone() });
+            let what = match problem.code == FindingCode::BadNodeTable.name() {
+                true => format!(
+                    "{}: its nodes are found again by their headers, and may be older if the newest ones are lost; what \
+                     is not found becomes known damage",
+                    problem.what
+                ),
+                false => problem.what.clone(),
+            };
+            repair.mended.push(Mended { code: problem.code, loses: true, what });
         }
         let nodes = env.mend_references(&mut told)?;
         let engine_mended = [
@@ -228,7 +238,8 @@ fn is_mended(code: &str) -> bool {
 
 /// Whether what a problem names was taken away by the opening.
 fn is_of_opening(code: &str) -> bool {
-    code == FindingCode::LostSuperblocks.name() || code == FindingCode::BadLog.name()
+    let of_opening = [FindingCode::LostSuperblocks, FindingCode::BadLog, FindingCode::BadNodeTable];
+    of_opening.iter().any(|of| of.name() == code)
 }
 
 /// Puts known damage in the place of what cannot be read, and lists that as taken away: the part was lost
@@ -238,10 +249,11 @@ fn note_damage(env: &Env, repair: &mut Repair) -> Result<Option<NotedDamage>> {
         return Ok(None);
     }
     let noted = env.note_damage()?;
-    if noted.lost == 0 && noted.moved.is_empty() {
+    if noted.lost == 0 && noted.moved.is_empty() && noted.by_header == 0 {
         return Ok(None);
     }
-    let lost = repair.before.problems.iter().filter(|problem| is_lost(problem.code)).map(|problem| {
+    let lost = repair.before.problems.iter().filter(|problem| is_lost(problem.code));
+    let lost = lost.filter(|problem| !is_of_opening(problem.code)).map(|problem| {
         let is_found_again = problem.place.is_some_and(|place| noted.found_again.contains(&place));
         let is_moved = problem.place.is_some_and(|place| noted.moved.contains(&place));
         let is_disputed = problem.code == FindingCode::DisputedBlocks.name();
