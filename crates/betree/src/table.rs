@@ -103,12 +103,11 @@ impl Table {
     }
 
     /// Has the next checkpoint write the lost pages anew, with the nodes that were added to them. A slot
-    /// without one is used again once the table is read: by ids that no node of the table has had, nor one
-    /// of `generation` or before.
-    pub fn renew_lost(&mut self, generation: u32) {
+    /// without one is used again once the table is read, by ids of newer generations than any in it.
+    pub fn renew_lost(&mut self) {
         let lost = self.pages.iter().enumerate().filter(|(_, page)| page.is_none());
         let lost: Vec<u32> = lost.map(|(index, _)| index as u32).collect();
-        let newest = self.slots.iter().map(|slot| slot.generation).max().unwrap_or(0).max(generation);
+        let newest = self.slots.iter().map(|slot| slot.generation).max().unwrap_or(0);
         for page in lost {
             self.dirty_pages.insert(page);
             let first = page as usize * self.slots_per_page as usize;

@@ -208,9 +208,7 @@ impl World {
         }
         let lost_superblocks =
             repair.before.problems.iter().any(|problem| problem.code == "lost-superblocks");
-        // Of nodes that are found by their headers alone nothing tells whether they are the newest.
-        let by_header = repair.mended.iter().any(|mended| mended.code == "bad-node-table");
-        if !lost_superblocks && !by_header && !named.is_cut_off {
+        if !lost_superblocks && !named.is_cut_off {
             // A log that ends early, or cannot be replayed behind what was lost, is as old as it is.
             let log = SUPERBLOCKS_BYTES..self.setup.first_extent();
             let is_cut_short = disk.damaged_at().iter().any(|at| log.contains(at))

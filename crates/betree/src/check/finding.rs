@@ -61,7 +61,7 @@ codes! {
     /// The newest checkpoint cannot be read, and an older one was checked.
     OldCheckpoint = "old-checkpoint", Left("what was lost may be newer than all that is left");
     /// The node table, or an entry of it, cannot be believed.
-    BadNodeTable = "bad-node-table", Dropped("its nodes are found again by their headers; what is not found becomes known damage. Without either copy of its directory: left");
+    BadNodeTable = "bad-node-table", Dropped("slots of a page that agree with the headers of their nodes are taken, and what the others had becomes known damage; where not most of them do, or the device does not read a copy of the page, or the directory is lost: left");
     /// One of two copies of a part of the node table cannot be read.
     BadCopy = "bad-copy", Mended("it is written anew; the other copy is good");
     /// Blocks of a node are also those of something else, or none.
@@ -69,7 +69,7 @@ codes! {
     /// One of two copies of a part of an interior node cannot be read.
     BadNodeCopy = "bad-node-copy", Mended("the node is written anew; the other copy is good");
     /// Nodes whose places were lost were found by their headers, and may be older than those that were lost.
-    NodesByHeader = "nodes-by-header", Left("it is no damage: a rescue or a repair has found them");
+    NodesByHeader = "nodes-by-header", Left("it is no damage: a rescue has found them");
     /// The log cannot be replayed to its end.
     BadLog = "bad-log", Dropped("the log ends there: the changes behind are lost");
     /// The log was not replayed, so its changes were not checked.

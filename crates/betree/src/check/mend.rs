@@ -40,9 +40,6 @@ pub struct NotedDamage {
     /// The lost interior nodes whose children were found again. What was pending in one is lost, so the keys
     /// in its range may be as in an older state.
     pub found_again: Vec<Place>,
-    /// Number of nodes of lost pages of the node table that the opening has found by their headers. One of
-    /// which the newest header is lost may be of an older state.
-    pub by_header: u64,
     /// The nodes whose blocks others claim too, and that are there as they were written: they get blocks of
     /// their own.
     pub moved: Vec<Place>,
@@ -114,8 +111,7 @@ impl Env {
             // From the next checkpoint on: versions that do not know it would take it for a range delete.
             self.checkpoint.lock().superblock.features.incompat |= Features::KNOWN_DAMAGE;
         }
-        let by_header = self.opened.by_header;
-        Ok(NotedDamage { lost: lost + u64::from(is_dead_lost), found_again, by_header, moved })
+        Ok(NotedDamage { lost: lost + u64::from(is_dead_lost), found_again, moved })
     }
 
     /// Takes all nodes but those of trees, `seen`, out of the node table if a node that waits to be freed, or

@@ -45,9 +45,6 @@ pub(crate) struct Opened {
     pub healed: Vec<Error>,
     /// Nodes whose blocks others claim too, where an opening for changes is refused for them.
     pub disputed: Disputed,
-    /// Number of nodes of lost pages of the node table that were found by their headers, and may be older
-    /// than what was lost.
-    pub by_header: u64,
     /// It was opened for a check alone, with its readable parts (`Env::open_damaged`).
     pub is_damaged: bool,
     /// Nothing is ever written to the device.

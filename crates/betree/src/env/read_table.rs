@@ -42,6 +42,8 @@ pub(crate) struct LostPage {
     pub index: u32,
     /// The parts of its extent with its length in bytes, and those of its second copy if it has one.
     pub places: Vec<(Vec<BlockRange>, u32)>,
+    /// Whether the device does not read one of them.
+    pub is_unread: bool,
     pub error: Error,
 }
 
@@ -122,7 +124,9 @@ pub(crate) fn read_table(
                     table.push_page(place, &slots, claim, &mut not_claimed)?;
                     table.touch_page(index as u32);
                 }
-                Some(Err(_)) | None => {
+                second @ (Some(Err(_)) | None) => {
+                    let is_unread =
+                        matches!(error, Error::Device(_)) || matches!(second, Some(Err(Error::Device(_))));
                     let directories = core::iter::once(&pages).chain(&copies);
                     let mut places: Vec<_> = directories
                         .filter_map(|pages| {
@@ -132,7 +136,7 @@ pub(crate) fn read_table(
                         .collect();
                     // A page that was not copied has its only place in both directories.
                     places.dedup();
-                    lost(LostPage { index: index as u32, places, error: error.clone() })?;
+                    lost(LostPage { index: index as u32, places, is_unread, error: error.clone() })?;
                     table.push_lost_page(error);
                 }
             },

@@ -245,7 +245,6 @@ impl Env {
             bad_copies: loaded.bad_slots,
             healed,
             disputed,
-            by_header: 0,
             is_damaged: false,
             for_reading,
             mode,

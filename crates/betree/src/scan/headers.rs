@@ -42,37 +42,19 @@ pub(super) struct Sought<'s> {
     pub is_wanted: &'s dyn Fn(u32) -> bool,
 }
 
-/// What a scan has found.
-pub(super) struct Nodes {
-    /// The newest node of each wanted slot, by its slot.
-    pub whole: BTreeMap<u32, Found>,
-    /// The generation and the checkpoint of the newest header of a slot that is damaged.
-    pub damaged: BTreeMap<u32, (u32, u64)>,
-}
-
-impl Nodes {
-    /// Leaves out nodes of which a newer header is damaged.
-    pub fn only_newest(&mut self) {
-        let damaged = &self.damaged;
-        self.whole.retain(|slot, node| {
-            damaged.get(slot).is_none_or(|newer| *newer <= (node.id.generation, node.checkpoint))
-        });
-    }
-}
-
-/// The newest node of each wanted slot. A node of a later checkpoint than the superblock's is none: no
-/// superblock names it. Blocks that cannot be read are passed over.
+/// The newest node of each wanted slot, by its slot. A node of a later checkpoint than the superblock's is
+/// none: no superblock names it. Blocks that cannot be read are passed over.
 ///
 /// Reads the device once, and at most once more for headers that are longer than what is read at once.
 ///
 /// # Errors
 /// [`Error::NoMemory`](crate::error::Error::NoMemory).
-pub(super) fn scan(disk: &Disk, sought: &Sought<'_>) -> Result<Nodes> {
+pub(super) fn scan(disk: &Disk, sought: &Sought<'_>) -> Result<BTreeMap<u32, Found>> {
     let superblock = sought.superblock;
     let end = superblock.volume_bytes.min(disk.len()) / BLOCK * BLOCK;
     let start = superblock.log_offset.saturating_add(superblock.geometry.log_bytes);
     let mut long = LongHeaders { buffer: AlignedBuf::default(), left_bytes: end };
-    let (mut found, mut damaged) = (BTreeMap::new(), BTreeMap::new());
+    let mut found = BTreeMap::new();
     each_block(disk, start, end, &mut |offset, bytes| {
         let front = Front::of(bytes, &superblock.identity.volume_id);
         let Some(front) = front.filter(|front| sought.may_be(front, &found)) else { return };
@@ -80,16 +62,11 @@ pub(super) fn scan(disk: &Disk, sought: &Sought<'_>) -> Result<Nodes> {
             Some(header) => Some(header),
             None => long.read(disk, offset, front.header_len),
         };
-        match header.and_then(|header| sought.node(header, &front, offset, end)) {
-            Some(node) => drop(found.insert(node.id.slot, node)),
-            None => {
-                let age = (front.id.generation, front.checkpoint);
-                let newest = damaged.entry(front.id.slot).or_insert(age);
-                *newest = age.max(*newest);
-            }
+        if let Some(node) = header.and_then(|header| sought.node(header, &front, offset, end)) {
+            found.insert(node.id.slot, node);
         }
     })?;
-    Ok(Nodes { whole: found, damaged })
+    Ok(found)
 }
 
 /// Calls `each` with the first byte of each block in `[start, end)`, and the bytes from there on up to the

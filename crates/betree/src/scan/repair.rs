@@ -3,7 +3,6 @@
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::ControlFlow;
 
 use betree_platform::Device;
 
@@ -127,21 +126,15 @@ fn opened(
         tell(found);
     };
     let mut give_up = |engine: &Engine| give_up_unreadable(engine, &mut tell_given_up);
-    let (mut lost_pages, mut by_header) = (Vec::new(), None);
+    let mut lost_pages = Vec::new();
     let mut find_pages = |disk: &_, space: &_, superblock: &_, pages: Vec<LostPage>, read: &mut _| {
         lost_pages.extend(pages.iter().map(|page| lost_part(&page.error)));
-        by_header = find_pages(disk, space, superblock, &pages, read)?;
-        Ok(())
+        find_pages(disk, space, superblock, &pages, read)
     };
     let repair = ForRepair { made, find_pages: &mut find_pages, give_up: &mut give_up };
     let mut env = Env::open_from(disk, loaded, Some(repair), options)?;
-    (env.opened.given_up, env.opened.by_header) = (given_up, by_header.unwrap_or(0));
-    if !lost_pages.is_empty() {
-        // The pages had the numbers of references to their nodes.
-        env.mend_references(&mut |_, _| ControlFlow::Continue(()))?;
-    }
+    env.opened.given_up = given_up;
     lost_pages.into_iter().for_each(&mut *tell);
-    by_header.into_iter().for_each(|count| tell(Finding::by_header(count)));
     env.check_disputed(tell);
     env.tell_log_loss(tell);
     Ok(env)

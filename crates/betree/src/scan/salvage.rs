@@ -43,15 +43,8 @@ pub(super) fn table(
     tell: &mut dyn FnMut(Finding),
 ) -> Result<Table> {
     let reader = TableReader::new(disk, space, superblock);
-    let mut salvage = Salvage {
-        disk,
-        superblock,
-        limits: reader.limits(),
-        nodes: Vec::new(),
-        lost: Vec::new(),
-        only_newest: false,
-        newest_generation: 0,
-    };
+    let mut salvage =
+        Salvage { disk, superblock, limits: reader.limits(), nodes: Vec::new(), lost: Vec::new() };
     let second = reader.directory_copy().and_then(|copy| Some(copy.ok()?.1));
     let mut table = match (reader.directory(), second) {
         (Ok((_, pages)), copies) => salvage.pages(&reader, &Directory::Whole { pages, copies }, tell),
@@ -83,70 +76,65 @@ pub(super) fn table(
         if u64::from(node.id.slot) < limits.slots
             && let Some(place) = salvage.place(&node)
         {
-            table.put_salvaged(node.id, node.height, SHARED, Some(place));
+            table.put_salvaged(node.id, node.height, node.references, Some(place));
         }
     }
     Ok(table)
 }
 
-/// Adds the nodes of lost pages to a table that is read for a repair, as far as they are found. The next
-/// checkpoint writes these pages anew. A node of which not all blocks are known, or free, is one whose blocks
-/// others claim too: its readers look what is there, and it gets blocks of its own. What else the pages had
-/// is lost. A root that is not found stays in the table without a place. Returns how many nodes were found
-/// by their headers alone, if any was looked for: the newest of which a header is left.
+/// Adds the nodes of rotten pages to a table that is read for a repair: those whose slots agree with the
+/// headers of their nodes. So nothing is guessed, and what other slots had is lost: a header alone may be of
+/// an older state of its node. The next checkpoint writes these pages anew. A node whose blocks are not free
+/// is a disputed one. A root that is lost stays in the table without a place.
+///
+/// What headers show of nodes of other slots is held: who takes the repair back may find it.
 ///
 /// # Errors
-/// [`Error::NoMemory`].
+/// That of a page of which not most slots agree, or that the device does not read: it may later, and then
+/// names blocks that the repair would write over. [`Error::NoMemory`].
 pub(super) fn find_pages(
     disk: &Disk,
     space: &Arc<Space>,
     superblock: &Superblock,
     pages: &[LostPage],
     read: &mut ReadTable,
-) -> Result<Option<u64>> {
+) -> Result<()> {
     let reader = TableReader::new(disk, space, superblock);
     let (limits, per_page) = (reader.limits(), reader.slots_per_page());
-    let mut salvage = Salvage {
-        disk,
-        superblock,
-        limits,
-        nodes: Vec::new(),
-        lost: Vec::new(),
-        only_newest: true,
-        newest_generation: 0,
-    };
-    for LostPage { index, places, .. } in pages {
-        // The repair can be taken back, and the device may read them by then.
+    let mut salvage = Salvage { disk, superblock, limits, nodes: Vec::new(), lost: Vec::new() };
+    for LostPage { index, places, is_unread, error } in pages {
+        let first = index.saturating_mul(per_page);
+        let Agreement { agree, differ } = salvage.page(places, *index, first, per_page)?;
+        if *is_unread || agree <= differ {
+            return Err(error.clone());
+        }
         read.disputed.held.extend(places.iter().filter_map(|(parts, _)| space.claim_free(parts)));
-        salvage.page(places, *index, index.saturating_mul(per_page), per_page)?;
     }
-    let by_header = salvage.scan(space)?;
     let table = &mut read.table;
     let mut unclaimed = Vec::new();
     for node in core::mem::take(&mut salvage.nodes) {
-        if u64::from(node.id.slot) >= limits.slots {
+        let Salvaged { id, height, references, parts, copy, header_len, header_checksum } = node;
+        if u64::from(id.slot) >= limits.slots {
             continue;
         }
-        let Salvaged { id, height, parts, copy, is_all, header_len, header_checksum } = node;
-        let claimed = match is_all {
-            true => space.claim_both(parts.clone(), copy.clone()).map(|(extent, _)| extent),
-            false => {
-                let first = parts.first().copied().unwrap_or_default();
-                let (offset, len) = (first.start_block * BLOCK, first.len_blocks * BLOCK);
-                let why = "not all of its blocks are known".into();
-                Err(Error::Corrupt { what: "a node", offset, len, why })
+        match space.claim_both(parts.clone(), copy.clone()) {
+            Ok((extent, _)) => {
+                let place = NodePlace { extent, header_len, header_checksum };
+                table.put_salvaged(id, height, references, Some(place));
             }
-        };
-        let place = claimed.map(|extent| NodePlace { extent, header_len, header_checksum });
-        match place {
-            Ok(place) => table.put_salvaged(id, height, SHARED, Some(place)),
             Err(why) => {
-                table.put_salvaged(id, height, SHARED, None);
+                table.put_salvaged(id, height, references, None);
                 unclaimed.push(Unclaimed { id, parts, copy, header_len, header_checksum, why });
             }
         }
     }
-    table.renew_lost(salvage.newest_generation);
+    let is_wanted = |slot: u32| salvage.is_lost(slot);
+    let sought = Sought { superblock, limits: &limits, is_wanted: &is_wanted };
+    for Found { offset, extent_blocks, .. } in headers::scan(disk, &sought)?.into_values() {
+        let blocks = BlockRange { start_block: offset / BLOCK, len_blocks: extent_blocks.into() };
+        read.disputed.held.extend(space.claim_free(&[blocks]));
+    }
+    table.renew_lost();
     let directories = [read.directory.clone(), read.directory_copy.clone()];
     let disputed = disputed::settle(disk, space, superblock, table, &directories, unclaimed);
     read.disputed.nodes.extend(disputed.nodes);
@@ -158,18 +146,23 @@ pub(super) fn find_pages(
             table.put_salvaged(id, 0, 1, None);
         }
     }
-    Ok(by_header)
+    Ok(())
+}
+
+/// How many slots of a damaged page agree with the headers of their nodes, and how many others are in use.
+struct Agreement {
+    agree: u32,
+    differ: u32,
 }
 
 /// A node of a lost slot.
 struct Salvaged {
     id: NodeId,
     height: u8,
+    references: u32,
     /// The parts of its extent, and those of its second copy if that is known.
     parts: Vec<BlockRange>,
     copy: Option<Vec<BlockRange>>,
-    /// Whether these parts are all that it has.
-    is_all: bool,
     header_len: u32,
     header_checksum: u64,
 }
@@ -230,10 +223,6 @@ struct Salvage<'s> {
     nodes: Vec<Salvaged>,
     /// Slots of which nothing is known, in order: from, to.
     lost: Vec<(u32, u32)>,
-    /// Whether a node is not taken if a newer header of it is damaged.
-    only_newest: bool,
-    /// The newest generation of a header that was found.
-    newest_generation: u32,
 }
 
 impl Salvage<'_> {
@@ -315,7 +304,7 @@ impl Salvage<'_> {
         index: u32,
         first: u32,
         per_page: u32,
-    ) -> Result<()> {
+    ) -> Result<Agreement> {
         let end = first.saturating_add(per_page);
         let most = page_bytes_max(per_page, self.limits.blocks);
         let mut copies = Vec::new();
@@ -323,17 +312,22 @@ impl Salvage<'_> {
             let bytes = self.remains(parts, *len_bytes, most)?;
             copies.extend(bytes.map(|bytes| Remains::of_page(index, &bytes, per_page)));
         }
+        let mut agreement = Agreement { agree: 0, differ: 0 };
         for (slot, entry) in (first..end).zip(0..) {
             let node = |slots: &Remains<StoredSlot>| self.node(slot, slots.entries.get(entry)?, slots, entry);
-            match copies.iter().find_map(node) {
-                Some(node) => self.nodes.push(node),
-                None => match self.lost.last_mut() {
-                    Some((_, end)) if *end == slot => *end = slot + 1,
-                    _ => self.lost.push((slot, slot + 1)),
-                },
+            if let Some(node) = copies.iter().find_map(node) {
+                self.nodes.push(node);
+                agreement.agree += 1;
+                continue;
+            }
+            let mut stored = copies.iter().filter_map(|slots| slots.entries.get(entry));
+            agreement.differ += u32::from(stored.any(|stored| stored.used != 0));
+            match self.lost.last_mut() {
+                Some((_, end)) if *end == slot => *end = slot + 1,
+                _ => self.lost.push((slot, slot + 1)),
             }
         }
-        Ok(())
+        Ok(agreement)
     }
 
     /// The node of a slot in a damaged page, if the node's header agrees with the slot.
@@ -350,7 +344,8 @@ impl Salvage<'_> {
         }
         let (parts, copy) = stored.halves(slots.parts_of(entry, stored.first_part()))?;
         let (id, height) = (NodeId { slot, generation: stored.generation.get() }, stored.height);
-        let node = Salvaged { id, height, parts, copy, is_all: true, header_len, header_checksum };
+        let references = stored.references.get();
+        let node = Salvaged { id, height, references, parts, copy, header_len, header_checksum };
         let extent = self.place(&node)?.extent;
         let blocks = (header_len as usize).div_ceil(BLOCK_BYTES);
         if blocks as u64 > extent.len_blocks() {
@@ -399,36 +394,33 @@ impl Salvage<'_> {
         Ok(buffer.as_slice().get(..len_bytes as usize).map(<[u8]>::to_vec))
     }
 
+    /// Whether nothing is known of a slot.
+    fn is_lost(&self, slot: u32) -> bool {
+        let behind = self.lost.partition_point(|(from, _)| *from <= slot);
+        behind.checked_sub(1).and_then(|at| self.lost.get(at)).is_some_and(|(_, to)| slot < *to)
+    }
+
     /// Looks for the nodes of lost slots on the whole device. One in blocks that another node has is of an
     /// older checkpoint, and is left. Returns the number of nodes that were found; `None` if no slot is lost.
     fn scan(&mut self, space: &Arc<Space>) -> Result<Option<u64>> {
         if self.lost.is_empty() {
             return Ok(None);
         }
-        let lost = &self.lost;
-        let is_wanted = |slot: u32| {
-            let behind = lost.partition_point(|(from, _)| *from <= slot);
-            behind.checked_sub(1).and_then(|at| lost.get(at)).is_some_and(|(_, to)| slot < *to)
-        };
+        let is_wanted = |slot: u32| self.is_lost(slot);
         let sought = Sought { superblock: self.superblock, limits: &self.limits, is_wanted: &is_wanted };
-        let mut nodes = headers::scan(self.disk, &sought)?;
-        if self.only_newest {
-            nodes.only_newest();
-        }
-        let mut found: Vec<Found> = nodes.whole.into_values().collect();
+        let mut found: Vec<Found> = headers::scan(self.disk, &sought)?.into_values().collect();
         found.sort_by_key(|node| core::cmp::Reverse(node.checkpoint));
         let mut taken = Vec::new();
         let mut count = 0u64;
         for node in found {
-            self.newest_generation = self.newest_generation.max(node.id.generation);
             let (start_block, all_blocks) = (node.offset / BLOCK, u64::from(node.extent_blocks));
             let own = BlockRange { start_block, len_blocks: node.own_blocks.min(all_blocks) };
-            let is_all = own.len_blocks == all_blocks;
             let Ok(own) = space.claim(alloc::vec![own]) else { continue };
             taken.push(own);
             let parts = alloc::vec![BlockRange { start_block, len_blocks: all_blocks }];
             let Found { id, height, header_len, header_checksum, .. } = node;
-            let node = Salvaged { id, height, parts, copy: None, is_all, header_len, header_checksum };
+            let (references, copy) = (SHARED, None);
+            let node = Salvaged { id, height, references, parts, copy, header_len, header_checksum };
             if self.place(&node).is_some() {
                 self.nodes.push(node);
                 count += 1;

@@ -28,7 +28,7 @@ use crate::format::superblock::features::Features;
 use crate::format::superblock::identity::UpsertId;
 use crate::format::superblock::table_copy::TableCopy;
 use crate::format::superblock::{
-    COUNTER_MAX, DICTS_MAX, DictRoot, Identity, LogStart, Superblock, TablePlace, slots,
+    COUNTER_MAX, DICTS_MAX, DictRoot, Identity, LOG_BYTES_MIN, LogStart, Superblock, TablePlace, slots,
 };
 use crate::format::table::{
     Entries, StoredPage, StoredSlot, decode_directory, decode_page, directory_len, slots_per_page,
@@ -56,7 +56,7 @@ const PART_BYTES_MAX: u64 = 256 << 20;
 /// # Errors
 /// [`Error::NoMemory`](crate::error::Error::NoMemory).
 pub(super) fn by_scan(disk: &Disk, dicts_min: u8) -> Result<Option<Superblock>> {
-    newest_of(disk, dicts_min, None)
+    newest_of(disk, Roots::AtLeast(dicts_min), None)
 }
 
 /// A superblock in place of a lost pair beside which `copy` is the newest that is left: of a newer
@@ -81,22 +81,21 @@ pub(super) fn beside(disk: &Disk, copy: &Superblock) -> Result<(Superblock, bool
             && found.geometry.dicts == copy.geometry.dicts
             && found.table != copy.table
     };
-    let found =
-        newest_of(disk, copy.geometry.dicts, Some(volume_id))?.filter(is_newer).and_then(|mut found| {
-            for (dict, of_copy) in found.dicts.iter_mut().zip(&copy.dicts) {
-                dict.applied_msn = dict.applied_msn.max(of_copy.applied_msn);
-            }
-            let newer = Superblock {
-                generation: of_lost_pair(found.generation),
-                clean: false,
-                dicts: found.dicts,
-                table: found.table,
-                log_start,
-                next_msn: found.next_msn.max(copy.next_msn),
-                ..copy.clone()
-            };
-            newer.validate().is_ok().then_some(newer)
-        });
+    let found = newest_of(disk, Roots::Read, Some(volume_id))?.filter(is_newer).and_then(|mut found| {
+        for (dict, of_copy) in found.dicts.iter_mut().zip(&copy.dicts) {
+            dict.applied_msn = dict.applied_msn.max(of_copy.applied_msn);
+        }
+        let newer = Superblock {
+            generation: of_lost_pair(found.generation),
+            clean: false,
+            dicts: found.dicts,
+            table: found.table,
+            log_start,
+            next_msn: found.next_msn.max(copy.next_msn),
+            ..copy.clone()
+        };
+        newer.validate().is_ok().then_some(newer)
+    });
     if let Some(newer) = found {
         return Ok((newer, true));
     }
@@ -110,8 +109,17 @@ pub(super) fn beside(disk: &Disk, copy: &Superblock) -> Result<(Superblock, bool
     Ok((same, false))
 }
 
+/// Which roots a superblock needs.
+#[derive(Clone, Copy)]
+enum Roots {
+    /// Such that can be read: there is a state without lost ones.
+    Read,
+    /// As many as this at least, whether they can be read or not.
+    AtLeast(u8),
+}
+
 /// The superblock of the newest checkpoint of a volume, or of any.
-fn newest_of(disk: &Disk, dicts_min: u8, volume_id: Option<&[u8; 16]>) -> Result<Option<Superblock>> {
+fn newest_of(disk: &Disk, wanted: Roots, volume_id: Option<&[u8; 16]>) -> Result<Option<Superblock>> {
     let end = disk.len() / BLOCK * BLOCK;
     let mut directories = Vec::new();
     each_block(disk, slots::BYTES, end, &mut |offset, bytes| {
@@ -130,7 +138,7 @@ fn newest_of(disk: &Disk, dicts_min: u8, volume_id: Option<&[u8; 16]>) -> Result
             newest = Some(found);
         }
     }
-    newest.map(|found| found.superblock(disk, end, dicts_min)).transpose().map(Option::flatten)
+    newest.map(|found| found.superblock(disk, end, wanted)).transpose().map(Option::flatten)
 }
 
 /// A checkpoint whose node table is whole.
@@ -191,8 +199,10 @@ impl Checkpoint {
                 let number = index.checked_mul(per_page)?.checked_add(entry)?;
                 let id = NodeId { slot: number, generation: slot.generation.get() };
                 let parts = page.parts_of(entry as usize, slot.first_part());
-                found.first_block =
-                    parts.iter().map(|part| part.start_block).fold(found.first_block, u64::min);
+                // Nobody has verified it: a log before it that is none makes no sense.
+                let is_behind_log = |start: &u64| *start >= (slots::BYTES + LOG_BYTES_MIN) / BLOCK;
+                let starts = parts.iter().map(|part| part.start_block).filter(is_behind_log);
+                found.first_block = starts.fold(found.first_block, u64::min);
                 let (own, copy) = slot.halves(parts).unwrap_or_default();
                 let mut is_read = found.node(disk, end, id, slot, &own, &mut edges).is_some();
                 if let Some(copy) = copy.filter(|_| !is_read) {
@@ -270,8 +280,8 @@ impl Checkpoint {
         (self.generation, self.last_msn.iter().max())
     }
 
-    /// The roots of the dictionaries, of which there are at least `dicts_min`; `None` if one is missing.
-    fn roots(&self, dicts_min: u8) -> Option<Vec<NodeId>> {
+    /// The roots of the dictionaries; `None` if one is missing.
+    fn roots(&self, wanted: Roots) -> Option<Vec<NodeId>> {
         let mut read: BTreeMap<u8, (u8, NodeId)> = BTreeMap::new();
         for (id, seen) in self.nodes.iter().filter(|(_, seen)| seen.has_all_keys && seen.unexplained > 0) {
             let root = read.entry(seen.dict).or_insert((seen.height, *id));
@@ -279,15 +289,19 @@ impl Checkpoint {
         }
         let mut unread: Vec<_> = self.unread.iter().filter(|(_, unread)| unread.unexplained > 0).collect();
         unread.sort_by_key(|(id, unread)| (Reverse(unread.height), **id));
-        let mut unread = unread.into_iter().map(|(id, _)| *id);
+        let (dicts_min, most_unread) = match wanted {
+            Roots::Read => (0, 0),
+            Roots::AtLeast(dicts_min) => (dicts_min, usize::MAX),
+        };
+        let mut unread = unread.into_iter().map(|(id, _)| *id).take(most_unread);
         let last = read.keys().next_back()?;
         let dicts = 0..last.saturating_add(1).max(dicts_min);
         dicts.map(|dict| read.get(&dict).map(|(_, id)| *id).or_else(|| unread.next())).collect()
     }
 
     /// The superblock of the checkpoint; `None` if a dictionary has no root.
-    fn superblock(mut self, disk: &Disk, end: u64, dicts_min: u8) -> Result<Option<Superblock>> {
-        let Some(roots) = self.roots(dicts_min) else { return Ok(None) };
+    fn superblock(mut self, disk: &Disk, end: u64, wanted: Roots) -> Result<Option<Superblock>> {
+        let Some(roots) = self.roots(wanted) else { return Ok(None) };
         let count = roots.len();
         self.geometry.dicts = count as u8;
         let log_blocks_max = self.first_block.saturating_sub(slots::BYTES / BLOCK);

@@ -234,7 +234,9 @@ impl Store {
         let forms =
             pieces.iter().zip(unchanged).map(|(piece, unchanged)| Form::of(piece, unchanged, kept, upsert));
         let forms = forms.collect::<Result<Vec<Form>>>()?;
-        let checkpoint = self.generation.load(Ordering::Relaxed);
+        // An old version is of no checkpoint: by a later one a scan of headers would take it for the newest.
+        let is_old = on_unread == OnUnread::GiveUp;
+        let checkpoint = if is_old { 0 } else { self.generation.load(Ordering::Relaxed) };
         let origin = Origin { volume_id: self.volume_id, dict, checkpoint };
         let header = |extent_blocks: u32, refs: &[Vec<RunRef>]| -> Result<Header> {
             Ok(Header {

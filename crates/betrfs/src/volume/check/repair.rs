@@ -131,8 +131,7 @@ impl Volume {
             ControlFlow::Continue(())
         };
         let noted = if mending.takes_away() { note_damage(&env, &mut repair)? } else { None };
-        let may_be_older =
-            noted.as_ref().is_some_and(|noted| !noted.found_again.is_empty() || noted.by_header > 0);
+        let may_be_older = noted.as_ref().is_some_and(|noted| !noted.found_again.is_empty());
         let mends = || {
             let mends = mends().map(|mends| mends.of_older(may_be_older));
             if is_clean { mends.map(Mends::of_known_damage) } else { mends }
@@ -148,8 +147,8 @@ impl Volume {
         for problem in repair.before.problems.iter().filter(|problem| is_of_opening(problem.code)) {
             let what = match problem.code == FindingCode::BadNodeTable.name() {
                 true => format!(
-                    "{}: its nodes are found again by their headers, and may be older if the newest ones are lost; what \
-                     is not found becomes known damage",
+                    "{}: its slots that agree with the headers of their nodes are taken; what others had becomes known \
+                     damage",
                     problem.what
                 ),
                 false => problem.what.clone(),
@@ -249,7 +248,7 @@ fn note_damage(env: &Env, repair: &mut Repair) -> Result<Option<NotedDamage>> {
         return Ok(None);
     }
     let noted = env.note_damage()?;
-    if noted.lost == 0 && noted.moved.is_empty() && noted.by_header == 0 {
+    if noted.lost == 0 && noted.moved.is_empty() {
         return Ok(None);
     }
     let lost = repair.before.problems.iter().filter(|problem| is_lost(problem.code));
