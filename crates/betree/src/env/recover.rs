@@ -86,7 +86,7 @@ impl Env {
     }
 
     /// As [`open`](Env::open), from the superblock that counts. Only a repair may look at disputed nodes, and
-    /// for those of lost pages of the node table.
+    /// at what agrees with its nodes in damaged pages of the node table.
     pub(crate) fn open_from(
         disk: Arc<Disk>,
         loaded: Loaded,
@@ -259,7 +259,7 @@ impl Env {
     }
 }
 
-/// Adds the nodes of lost pages to a node table.
+/// Adds the nodes of lost pages to a node table, as far as they are known.
 pub(crate) type FindPages<'r> =
     &'r mut dyn FnMut(&Disk, &Arc<Space>, &Superblock, Vec<LostPage>, &mut ReadTable) -> Result<()>;
 
@@ -267,7 +267,7 @@ pub(crate) type FindPages<'r> =
 pub(crate) struct ForRepair<'r> {
     /// A superblock that was made, as copies are lost: the repair writes it before its checkpoint.
     pub made: Option<Made>,
-    /// Finds what was in lost pages of the node table.
+    /// Adds what is known of lost pages of the node table.
     pub find_pages: FindPages<'r>,
     /// Gives up what clones in the log need and cannot be read.
     pub give_up: GiveUp<'r>,
@@ -420,37 +420,43 @@ mod tests {
         assert!(problems.is_empty(), "{problems:?}");
     }
 
-    /// Without a durable segment the volume is refused, unless the caller gives up all from there on.
-    #[test]
-    fn a_loss_of_the_log_is_refused_or_accepted() {
+    fn put(env: &Env, number: u32) {
+        let mut batch = Batch::new();
+        batch.put(DictId(0), &number.to_be_bytes(), b"value");
+        env.commit(&batch).unwrap();
+        env.sync().unwrap();
+    }
+
+    /// A volume as after a crash, with a segment of one block for each of ten pairs. Returns it with the
+    /// first byte of the seventh.
+    fn ten_segments() -> (Arc<MemDevice>, u64) {
         let geometry =
             Geometry { node_bytes: 4096, basement_bytes: 1024, fanout_max: 4, log_bytes: 1 << 20, dicts: 1 };
         let device = MemDevice::new(1024);
         Env::format(device.clone(), &geometry, [1; 16]).unwrap();
         let env = open(&device);
         let start = env.checkpoint.lock().superblock.clone();
-        let put = |env: &Env, number: u32| {
-            let mut batch = Batch::new();
-            batch.put(DictId(0), &number.to_be_bytes(), b"value");
-            env.commit(&batch).unwrap();
-            env.sync().unwrap();
-        };
         (0..10).for_each(|number| put(&env, number));
         env.abandon();
-        drop(env);
-        // A segment of one block for each sync.
-        let at = start.log_offset + start.log_start.position + 6 * BLOCK;
+        (device, start.log_offset + start.log_start.position + 6 * BLOCK)
+    }
+
+    fn accepting(log_loss: LogLoss) -> Options {
+        let mut options = Options::new(1 << 20, Arc::new(Append));
+        options.log_loss = log_loss;
+        options
+    }
+
+    /// Without a durable segment the volume is refused, unless the caller gives up all from there on.
+    #[test]
+    fn a_loss_of_the_log_is_refused_or_accepted() {
+        let (device, at) = ten_segments();
         let mut block = [0; BLOCK_BYTES];
         device.read_at(at, &mut block).unwrap();
         block[300] ^= 1;
         device.write_at(at, &block).unwrap();
 
-        let options = |log_loss| {
-            let mut options = Options::new(1 << 20, Arc::new(Append));
-            options.log_loss = log_loss;
-            options
-        };
-        let refused = Env::open(device.clone(), options(LogLoss::Refuse)).unwrap_err();
+        let refused = Env::open(device.clone(), accepting(LogLoss::Refuse)).unwrap_err();
         assert!(matches!(&refused, Error::Corrupt { offset, .. } if *offset == at), "{refused}");
         let found_in_use = |env: &Env| {
             let mut codes = Vec::new();
@@ -458,16 +464,16 @@ mod tests {
             env.check_in_use(&mut tell, &mut |_, _| core::ops::ControlFlow::Continue(())).unwrap();
             codes
         };
-        let reader = Options { mode: OpenMode::ReadOnly, ..options(LogLoss::Accept) };
+        let reader = Options { mode: OpenMode::ReadOnly, ..accepting(LogLoss::Accept) };
         let env = Env::open(device.clone(), reader).unwrap();
         assert_eq!(found_in_use(&env), [crate::FindingCode::BadLog], "it is on the device still");
         drop(env);
-        let env = Env::open(device.clone(), options(LogLoss::Accept)).unwrap();
+        let env = Env::open(device.clone(), accepting(LogLoss::Accept)).unwrap();
         assert_eq!(env.log_loss(), Some(&refused));
         assert_eq!(found_in_use(&env), []);
         put(&env, 100);
         env.close().unwrap();
-        let env = Env::open(device, options(LogLoss::Refuse)).unwrap();
+        let env = Env::open(device, accepting(LogLoss::Refuse)).unwrap();
         assert_eq!(env.log_loss(), None);
         let has = |number: u32| env.get(DictId(0), &number.to_be_bytes()).unwrap().is_some();
         assert!((0..6).chain([100]).all(has) && !(6..10).any(has));
@@ -476,40 +482,21 @@ mod tests {
         assert!(problems.is_empty(), "{problems:?}");
     }
 
-    /// As for one that is damaged. The first block of the log is one behind its end, where no segment is due.
+    /// As one that is damaged.
     #[test]
     fn a_segment_that_the_device_does_not_read_is_a_loss() {
-        let geometry =
-            Geometry { node_bytes: 4096, basement_bytes: 1024, fanout_max: 4, log_bytes: 1 << 20, dicts: 1 };
-        let device = MemDevice::new(1024);
-        Env::format(device.clone(), &geometry, [1; 16]).unwrap();
-        let env = open(&device);
-        let start = env.checkpoint.lock().superblock.clone();
-        for number in 0..10u32 {
-            let mut batch = Batch::new();
-            batch.put(DictId(0), &number.to_be_bytes(), b"value");
-            env.commit(&batch).unwrap();
-            env.sync().unwrap();
-        }
-        env.abandon();
-        drop(env);
-        let at = start.log_offset + start.log_start.position + 6 * BLOCK;
+        let (device, at) = ten_segments();
         let bad = at as usize..(at + BLOCK) as usize;
         device.fail_reads_of(bad);
-        let options = |log_loss| {
-            let mut options = Options::new(1 << 20, Arc::new(Append));
-            options.log_loss = log_loss;
-            options
-        };
-        let refused = Env::open(device.clone(), options(LogLoss::Refuse)).unwrap_err();
+        let refused = Env::open(device.clone(), accepting(LogLoss::Refuse)).unwrap_err();
         assert!(matches!(&refused, Error::Device(error) if error.offset == at), "{refused}");
         let mut told = Vec::new();
-        let repair = Env::open_for_repair(device.clone(), options(LogLoss::Refuse), &mut |found| {
+        let repair = Env::open_for_repair(device.clone(), accepting(LogLoss::Refuse), &mut |found| {
             told.push((found.code, found.place));
         });
         assert_eq!(told, [(crate::FindingCode::BadLog, crate::Place::Log { offset: at })]);
         drop(repair.unwrap());
-        let env = Env::open(device.clone(), options(LogLoss::Accept)).unwrap();
+        let env = Env::open(device.clone(), accepting(LogLoss::Accept)).unwrap();
         assert_eq!(env.log_loss(), Some(&refused));
         let has = |number: u32| env.get(DictId(0), &number.to_be_bytes()).unwrap().is_some();
         assert!((0..6).all(has) && !(6..10).any(has));

@@ -369,8 +369,8 @@ impl Salvage<'_> {
         Some(NodePlace { extent, header_len: node.header_len, header_checksum: node.header_checksum })
     }
 
-    /// Blocks that may be those of a node. They are in a space of their own: what was found by chance may
-    /// overlap with others, and nothing is ever written.
+    /// Blocks that may be those of a node, for reading: in a space of their own, as what was found by chance
+    /// may overlap with others.
     fn extent(&self, parts: Vec<BlockRange>) -> Option<Arc<Extent>> {
         let end = self.superblock.volume_bytes.min(self.disk.len()) / BLOCK;
         Space::new(0, end).claim(parts).ok()
