@@ -55,3 +55,17 @@ need_fuse() {
         exit 1
     fi
 }
+
+# Makes sure that a program of crates.io is there in this version.
+need_tool() {
+    case "$("$1" --version 2>/dev/null || cargo "${1#cargo-}" --version 2>/dev/null)" in
+        *" $2" | *" $2 "*) return ;;
+    esac
+    cargo install "$1" --locked --debug --force --version "$2"
+}
+
+# Makes sure that the tests can be run one process each.
+need_nextest() {
+    [[ "$(cargo nextest --version 2>/dev/null)" = "cargo-nextest 0.9."* ]] && return
+    cargo install cargo-nextest --locked --debug --version 0.9.151 --no-default-features --features default-no-update
+}

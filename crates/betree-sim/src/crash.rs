@@ -57,6 +57,20 @@ impl CrashHistory {
         CrashHistory { seed, setup, before, after }
     }
 
+    /// Crashes the history of a seed at some of its calls; returns the first call after which the recovery is
+    /// wrong, and how.
+    pub fn violation_of_seed(
+        seed: u64,
+        trial: &dyn Fn(&CrashHistory, u64) -> Result<(), String>,
+    ) -> Option<(u64, String)> {
+        let history = CrashHistory::of_seed(seed);
+        let calls = match history.calls() {
+            Ok(calls) => calls,
+            Err(what) => return Some((0, what)),
+        };
+        spread(calls, &mut Rng::new(seed)).into_iter().find_map(|n| Some((n, trial(&history, n).err()?)))
+    }
+
     /// The number of calls that change the disk without a crash: the power can fail at each.
     ///
     /// # Errors
@@ -169,19 +183,10 @@ pub fn first_violation(
     crashes: u64,
     trial: &dyn Fn(&CrashHistory, u64) -> Result<(), String>,
 ) -> Option<(u64, u64, String)> {
-    for seed in 0..crashes.div_ceil(CRASHES_PER_HISTORY) {
-        let history = CrashHistory::of_seed(seed);
-        let calls = match history.calls() {
-            Ok(calls) => calls,
-            Err(what) => return Some((seed, 0, what)),
-        };
-        for n in spread(calls, &mut Rng::new(seed)) {
-            if let Err(what) = trial(&history, n) {
-                return Some((seed, n, what));
-            }
-        }
-    }
-    None
+    (0..crashes.div_ceil(CRASHES_PER_HISTORY)).find_map(|seed| {
+        let (n, what) = CrashHistory::violation_of_seed(seed, trial)?;
+        Some((seed, n, what))
+    })
 }
 
 /// Some of a number of calls, each from another part.

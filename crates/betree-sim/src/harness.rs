@@ -7,6 +7,8 @@ use std::sync::Once;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+pub use seeded::{effort, is_long};
+
 use crate::shrink::shrink_steps;
 use crate::step::Step;
 

@@ -6,6 +6,7 @@
 
 mod append_capped;
 mod blocks;
+pub mod canary;
 mod compare;
 mod copied_nodes;
 mod crash;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use betree::{Batch, Cut, DictId, Env, Error, Geometry};
 use betree_platform::Device;
-use betree_sim::harness::{seeds, setting, try_history};
+use betree_sim::harness::{effort, seeds, setting, try_history};
 use betree_sim::{MemDevice, Mix, Rng, Runner, Setup, format_env, history_of_seed, open_env, problems};
 
 const D: DictId = DictId(0);
@@ -29,7 +29,7 @@ fn backups_have_the_contents_of_their_beginning() {
     let complete = AtomicUsize::new(0);
     let steps_max = setting("BETRFS_STEPS", 200) as usize;
     // Each complete backup is opened, read and checked.
-    let histories = setting("BETRFS_HISTORIES", 300) / 4;
+    let histories = effort(75);
     for seed in seeds(histories) {
         let (setup, steps) = history_of_seed(seed, steps_max, Mix::BACKUPS);
         let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_backup");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use betree::{Env, Error};
 use betree_platform::Device;
-use betree_sim::harness::{guarded, list_steps, setting};
+use betree_sim::harness::{effort, guarded, list_steps, setting};
 use betree_sim::{CrashHistory, ModelEnv, SimDisk, first_violation, format_env, open_env, shrink_steps};
 
 fn replay_of(seed: u64, n: u64) -> String {
@@ -42,7 +42,7 @@ fn shrunk(history: &CrashHistory) -> String {
 fn every_crash_leaves_what_was_synced_and_a_prefix_of_the_rest() {
     let only = (setting("BETRFS_SEED", u64::MAX), setting("BETRFS_CRASH_AT", u64::MAX));
     let violation = if only == (u64::MAX, u64::MAX) {
-        first_violation(setting("BETRFS_CRASHES", 400), &trial)
+        first_violation(effort(400), &trial)
     } else {
         trial(&CrashHistory::of_seed(only.0), only.1).err().map(|what| (only.0, only.1, what))
     };

@@ -2,7 +2,7 @@
 //! is through all changes of the tree, and goes where something newer covers it.
 #![allow(clippy::panic)]
 
-use betree_sim::harness::{guarded, seeds, setting};
+use betree_sim::harness::{effort, guarded, seeds};
 use betree_sim::{
     DamageReached, LostNodesReached, damage_history, lost_nodes_history, lost_superblocks_history,
 };
@@ -13,7 +13,7 @@ const STEPS: usize = 100;
 fn known_damage_is_an_error_for_its_keys_until_something_newer_covers_them() {
     let mut all = DamageReached::default();
     let mut damaged = 0;
-    let all_seeds = seeds(setting("BETRFS_HISTORIES", 60));
+    let all_seeds = seeds(effort(60));
     for seed in all_seeds.clone() {
         let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_damage");
         let ran = guarded(&replay, || {
@@ -48,7 +48,7 @@ fn known_damage_is_an_error_for_its_keys_until_something_newer_covers_them() {
 #[test]
 fn keys_below_a_lost_node_are_as_they_were_or_as_before_or_lost() {
     let mut all = LostNodesReached::default();
-    let all_seeds = seeds(setting("BETRFS_HISTORIES", 60).div_ceil(4));
+    let all_seeds = seeds(effort(15));
     for seed in all_seeds.clone() {
         let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_damage");
         let ran = guarded(&replay, || {
@@ -75,7 +75,7 @@ fn keys_below_a_lost_node_are_as_they_were_or_as_before_or_lost() {
 
 #[test]
 fn upserts_count_once_where_superblocks_are_made_anew() {
-    for seed in seeds(setting("BETRFS_HISTORIES", 60).min(200)) {
+    for seed in seeds(effort(60).min(200)) {
         let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_damage");
         let ran = guarded(&replay, || lost_superblocks_history(seed).map_err(|failure| failure.to_string()));
         if let Err(what) = ran {

@@ -2,14 +2,14 @@
 //! not expired at its own time, whatever leaves and sweeps have dropped; deltas find what had not expired
 //! when they were made.
 
-use betree_sim::harness::{seeds, setting, try_history};
+use betree_sim::harness::{effort, seeds, setting, try_history};
 use betree_sim::{Mix, history_of_seed, try_laws};
 
 #[test]
 fn readers_agree_with_the_model_at_their_times() {
     let steps_max = setting("BETRFS_STEPS", 200) as usize;
     // Most of their steps are in the histories of `engine_views` too.
-    for seed in seeds(setting("BETRFS_HISTORIES", 300) / 4) {
+    for seed in seeds(effort(75)) {
         let (setup, steps) = history_of_seed(seed, steps_max, Mix::EXPIRY);
         let replay = format!(
             "BETRFS_SEED={seed} BETRFS_STEPS={steps_max} cargo test -p betree-sim --test engine_expiry -- --nocapture"

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use betree::{Batch, Cut, DictId, Env, Error, Geometry, State};
 use betree_platform::{Device, DeviceOp};
-use betree_sim::harness::{guarded, seeds, setting};
+use betree_sim::harness::{effort, guarded, seeds};
 use betree_sim::{
     EIO, ENOSPC, Edit, Failure, Fault, MemDevice, Mix, ModelEnv, Rng, Runner, Setup, SimDisk, Step, batch_of,
     format_env, history_of_seed, open_env, problems,
@@ -62,7 +62,7 @@ fn must_refuse_changes(env: &Env) -> Result<(), String> {
 #[test]
 fn a_failure_at_any_device_call_is_an_error_and_loses_nothing_synced() {
     let mut struck = 0;
-    for seed in seeds(setting("BETRFS_FAULT_HISTORIES", 4)) {
+    for seed in seeds(effort(4)) {
         let (setup, steps) = history_of_seed(seed, 40, MIX);
         for (op, errno, lasting) in [
             (None, EIO, false),
@@ -132,7 +132,7 @@ fn run_on_a_full_disk(setup: Setup, steps: &[Step], at_call: u64) -> Result<bool
 #[test]
 fn a_full_disk_below_the_volume_loses_nothing_and_goes_on_once_there_is_room() {
     let mut struck = 0;
-    for seed in seeds(setting("BETRFS_FAULT_HISTORIES", 4)) {
+    for seed in seeds(effort(4)) {
         let (setup, steps) = history_of_seed(seed, 40, Mix { reopen: 0, abandon: 0, ..MIX });
         for at_call in 1.. {
             let mut has_struck = false;
@@ -178,7 +178,7 @@ fn run_with_lossy_sync(setup: Setup, steps: &[Step], n: u64) -> Result<bool, Str
 #[test]
 fn a_failed_sync_that_loses_its_writes_loses_nothing_older() {
     let mut failed = 0;
-    for seed in seeds(setting("BETRFS_FAULT_HISTORIES", 4)) {
+    for seed in seeds(effort(4)) {
         let (setup, steps) = history_of_seed(seed, 40, MIX);
         for n in 1.. {
             let mut has_failed = false;

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use betree::{Batch, Cut, DictId, Env, Error, Geometry, Growth, State};
 use betree_platform::{Device, DeviceOp};
-use betree_sim::harness::{seeds, setting, try_history};
+use betree_sim::harness::{effort, seeds, setting, try_history};
 use betree_sim::{
     CrashHistory, EIO, ENOSPC, Fault, MemDevice, Mix, OnSync, Rng, Runner, SMALL_NODES, Setup, SimDisk, Step,
     format_env, history_of_seed, open_env, problems,
@@ -342,7 +342,7 @@ fn a_crash_at_any_call_of_a_volume_that_grows_by_itself_loses_nothing_durable() 
 fn random_histories_with_growth_agree_with_the_model() {
     let growths = AtomicUsize::new(0);
     let steps_max = setting("BETRFS_STEPS", 200) as usize;
-    let histories = setting("BETRFS_HISTORIES", 300) / 10;
+    let histories = effort(30);
     for seed in seeds(histories) {
         let (setup, steps) = history_of_seed(seed, steps_max, Mix::GROWTH);
         let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_grow");
@@ -367,7 +367,7 @@ fn random_histories_with_growth_agree_with_the_model() {
 
 #[test]
 fn crashes_of_random_histories_with_growth_keep_all_promises() {
-    let crashes = setting("BETRFS_CRASHES", 400) / 4;
+    let crashes = effort(100);
     let met = AtomicU64::new(0);
     for seed in seeds(crashes / 4) {
         let (setup, mut before) = history_of_seed(seed, 52, Mix::GROWTH_CRASHES);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use betree::Isolation;
-use betree_sim::harness::{guarded, seeds, setting};
+use betree_sim::harness::{effort, guarded, seeds};
 use betree_sim::interleaving::{EngineSubject, engine_history, in_threads};
 use betree_sim::isolation::{Anomaly, End, Operation, Recorded, anomalies, forbidden};
 use betree_std::{Workers, WorkersOptions};
@@ -36,7 +36,7 @@ impl Counts {
 /// The counts of all histories, none of which has a forbidden anomaly.
 fn judged(isolation: Isolation) -> Counts {
     let mut counts = Counts::default();
-    for seed in seeds(setting("BETRFS_HISTORIES", 300)) {
+    for seed in seeds(effort(300)) {
         let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_isolation");
         let judged = guarded(&replay, || {
             let history = engine_history(isolation, seed).map_err(|failure| failure.to_string())?;
@@ -84,7 +84,7 @@ fn serializable_transactions_have_no_anomaly() {
 #[test]
 fn threads_meet_no_forbidden_anomaly() {
     for isolation in [Isolation::Snapshot, Isolation::Serializable] {
-        for seed in 0..setting("BETRFS_HISTORIES", 300) / 60 {
+        for seed in 0..effort(5) {
             let subject = EngineSubject::new(1 << 20).unwrap();
             let options = WorkersOptions { threads: 2, ..WorkersOptions::default() };
             let workers = Workers::start(Arc::clone(&subject.env), options).unwrap();

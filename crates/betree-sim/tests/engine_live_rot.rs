@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use betree_sim::harness::{guarded, seeds, setting};
+use betree_sim::harness::{effort, guarded, seeds};
 use betree_sim::{RotReached, rot_history, rot_history_of_seed, shrink};
 
 const STEPS: usize = 120;
@@ -15,7 +15,7 @@ const SHRINK_SECS: u64 = 30;
 #[test]
 fn what_rots_in_use_is_told_and_takes_nothing_else_along() {
     let mut all = RotReached::default();
-    let all_seeds = seeds(setting("BETRFS_ROT_HISTORIES", 60));
+    let all_seeds = seeds(effort(60));
     for seed in all_seeds.clone() {
         let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_live_rot");
         let (setup, kind, acts) = rot_history_of_seed(seed, STEPS);
@@ -25,7 +25,7 @@ fn what_rots_in_use_is_told_and_takes_nothing_else_along() {
         });
         if let Err(what) = ran {
             let fails = |acts: &[_]| guarded(&replay, || rot_history(setup, kind, acts).map(drop)).is_err();
-            let short = shrink(&acts, Duration::from_secs(setting("SHRINK_SECS", SHRINK_SECS)), fails);
+            let short = shrink(&acts, Duration::from_secs(SHRINK_SECS), fails);
             let last = rot_history(setup, kind, &short).err();
             let told = |act| format!("{act:?}").chars().take(LINE_CHARS_MAX).collect();
             let told: Vec<String> = short.iter().map(told).collect();

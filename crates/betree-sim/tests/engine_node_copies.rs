@@ -3,14 +3,14 @@
 #![allow(clippy::panic)]
 
 use betree::NodeCopies;
-use betree_sim::harness::{guarded, seeds, setting, try_history};
+use betree_sim::harness::{effort, guarded, seeds, try_history};
 use betree_sim::{CopiesReached, Mix, copied_nodes_history, history_of_seed, try_laws_with};
 
 const STEPS: usize = 200;
 
 #[test]
 fn random_histories_with_two_copies_agree_with_the_model() {
-    for seed in seeds(setting("BETRFS_HISTORIES", 40)) {
+    for seed in seeds(effort(40)) {
         let (setup, steps) = history_of_seed(seed, STEPS, Mix::LAWS);
         let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_node_copies");
         let run = |steps: &[_]| try_laws_with(setup, NodeCopies::Two, steps);
@@ -23,7 +23,7 @@ fn random_histories_with_two_copies_agree_with_the_model() {
 #[test]
 fn rot_of_one_copy_of_each_node_loses_nothing() {
     let mut all = CopiesReached::default();
-    let all_seeds = seeds(setting("BETRFS_HISTORIES", 40));
+    let all_seeds = seeds(effort(40));
     for seed in all_seeds.clone() {
         let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_node_copies");
         let ran = guarded(&replay, || {

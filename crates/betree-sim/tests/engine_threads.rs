@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use betree::{Batch, Cut, DictId, Env, Geometry};
 use betree_platform::Device;
-use betree_sim::harness::setting;
+use betree_sim::harness::effort;
 use betree_sim::{
     Edit, Map, MemDevice, ModelEnv, Rng, SMALL_NODES, Setup, batch_of, format_env, open_env, problems,
 };
@@ -137,7 +137,7 @@ fn each_thread_reads_what_it_wrote_where_nodes_are_written_in_part() {
 
 /// Threads and workers at once, three times; returns the number of bytes of nodes that stayed in place.
 fn all_at_once(setup: &Setup) -> u64 {
-    let steps = setting("BETRFS_THREAD_STEPS", 3000);
+    let steps = effort(3000);
     let mut kept_bytes = 0;
     let device = new_volume(setup);
     let mut kept: Option<ModelEnv> = None;

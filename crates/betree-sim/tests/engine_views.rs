@@ -6,7 +6,7 @@
 //! on, and not if the contents of that differ. An ingest is seen whole or not at all, also where others
 //! change its range while it is made.
 
-use betree_sim::harness::{seeds, setting, try_history};
+use betree_sim::harness::{effort, seeds, setting, try_history};
 use betree_sim::{Mix, history_of_seed, try_laws};
 
 /// Histories that have found a bug where those before them had not.
@@ -15,7 +15,7 @@ const FOUND: [u64; 3] = [199, 485, 643];
 /// The report of the first history that breaks a law.
 fn broken(mix: Mix) -> Option<String> {
     let steps_max = setting("BETRFS_STEPS", 200) as usize;
-    seeds(setting("BETRFS_HISTORIES", 300)).chain(FOUND).find_map(|seed| {
+    seeds(effort(300)).chain(FOUND).find_map(|seed| {
         let (setup, steps) = history_of_seed(seed, steps_max, mix);
         let replay = format!(
             "BETRFS_SEED={seed} BETRFS_STEPS={steps_max} cargo test -p betree-sim --test engine_views -- --nocapture"

@@ -103,9 +103,9 @@ fn problems(env: &Env) -> Vec<String> {
     all
 }
 
-/// The number of schedules to try; `BETRFS_SCHEDULES` overrides it.
-fn schedules(usual: usize) -> usize {
-    std::env::var("BETRFS_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+/// The number of schedules to try.
+fn schedules(gate: usize) -> usize {
+    seeded::effort(gate as u64) as usize
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Random command lines, values of options and inputs of `kv load`: each is taken or refused with a sentence,
-//! and none panics. `BETRFS_INPUTS` is their number for each test.
+//! and none panics. `BETRFS_EFFORT` scales their number for each test.
 
 use std::ffi::OsString;
 use std::io::Cursor;
@@ -41,10 +41,9 @@ const PAIRS: &[&[u8]] = &[
 
 /// Calls `each` with inputs made of a corpus.
 fn for_inputs(corpus: &[&[u8]], mut each: impl FnMut(&[u8])) {
-    let inputs = std::env::var("BETRFS_INPUTS").map_or(INPUTS, |inputs| inputs.parse().unwrap());
     let corpus: Vec<Vec<u8>> = corpus.iter().map(|input| input.to_vec()).collect();
     corpus.iter().for_each(|input| each(input));
-    (0..inputs).for_each(|seed| each(&mutate(&mut Rng::new(seed), &corpus)));
+    (0..seeded::effort(INPUTS)).for_each(|seed| each(&mutate(&mut Rng::new(seed), &corpus)));
 }
 
 fn bytes_of<'t>(texts: &[&'t str]) -> Vec<&'t [u8]> {

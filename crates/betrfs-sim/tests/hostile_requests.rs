@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use betree_platform::Device;
 use betree_sim::SimDisk;
-use betree_sim::harness::{guarded, seeds, setting};
+use betree_sim::harness::{effort, guarded, seeds};
 use betrfs_fuse::Errno;
 use betrfs_fuse::protocol::NotifySink;
 use betrfs_fuse::wire::{self, Opcode};
@@ -90,7 +90,7 @@ fn run(seed: u64, count: u64, outcomes: &mut Outcomes) -> Result<(), String> {
 #[test]
 fn every_request_gets_an_answer_and_the_volume_stays_sound() {
     let mut outcomes = Outcomes::new();
-    for seed in seeds(setting("BETRFS_HISTORIES", HISTORIES)) {
+    for seed in seeds(effort(HISTORIES)) {
         let ran = guarded(&format!("seed {seed}"), || run(seed, REQUESTS, &mut outcomes));
         if let Err(what) = ran {
             panic!(

@@ -2,13 +2,13 @@
 //! whatever is done to the volume by its requests, and a crash loses nothing durable.
 #![allow(clippy::panic)]
 
-use betree_sim::harness::{seeds, setting};
+use betree_sim::harness::{effort, seeds, setting};
 use betrfs_sim::history::Trials;
 use betrfs_sim::runs::Plan;
 
 #[test]
 fn what_the_kernel_remembers_is_true() {
-    let seeds = seeds(setting("BETRFS_HISTORIES", 300));
+    let seeds = seeds(effort(300));
     let steps = setting("BETRFS_STEPS", 80) as usize;
     let run = Plan { trials: Trials::Protocol, seeds, steps, time: None }.run();
     if let Some(report) = run.failed {

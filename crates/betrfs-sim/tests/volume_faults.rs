@@ -3,13 +3,13 @@
 //! check finds what cannot.
 #![allow(clippy::panic)]
 
-use betree_sim::harness::{seeds, setting};
+use betree_sim::harness::{effort, seeds, setting};
 use betrfs_sim::history::Trials;
 use betrfs_sim::runs::Plan;
 
 #[test]
 fn a_failing_disk_is_an_error_and_loses_nothing_durable() {
-    let seeds = seeds(setting("BETRFS_HISTORIES", 300));
+    let seeds = seeds(effort(300));
     let run =
         Plan { trials: Trials::Faults, seeds, steps: setting("BETRFS_STEPS", 80) as usize, time: None }.run();
     if let Some(report) = run.failed {

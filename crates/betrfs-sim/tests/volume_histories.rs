@@ -2,7 +2,7 @@
 //! state of the model that is not older than the last durable one.
 #![allow(clippy::panic)]
 
-use betree_sim::harness::{seeds, setting};
+use betree_sim::harness::{effort, seeds, setting};
 use betrfs_sim::history::Trials;
 use betrfs_sim::reached::Reached;
 use betrfs_sim::runs::Plan;
@@ -11,7 +11,7 @@ const HISTORIES: u64 = 300;
 const STEPS: u64 = 80;
 
 fn run(trials: Trials) -> Reached {
-    let seeds = seeds(setting("BETRFS_HISTORIES", HISTORIES));
+    let seeds = seeds(effort(HISTORIES));
     let run = Plan { trials, seeds, steps: setting("BETRFS_STEPS", STEPS) as usize, time: None }.run();
     if let Some(report) = run.failed {
         panic!("{report}");

@@ -2,13 +2,13 @@
 //! was named, it can be taken back, and nothing is left of the damage once all files are removed.
 #![allow(clippy::panic)]
 
-use betree_sim::harness::{seeds, setting};
+use betree_sim::harness::{effort, seeds, setting};
 use betrfs_sim::history::Trials;
 use betrfs_sim::runs::Plan;
 
 #[test]
 fn what_a_repair_leaves_is_right_or_was_named() {
-    let seeds = seeds(setting("BETRFS_HISTORIES", 300));
+    let seeds = seeds(effort(300));
     let steps = setting("BETRFS_STEPS", 80) as usize;
     let run = Plan { trials: Trials::Repairs, seeds, steps, time: None }.run();
     if let Some(report) = run.failed {

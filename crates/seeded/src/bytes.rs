@@ -1,7 +1,5 @@
 //! Contents of files, computed again for checks.
 
-use alloc::vec::Vec;
-
 use crate::{GOLDEN_RATIO, mix};
 
 const WORD_BYTES: u64 = 8;

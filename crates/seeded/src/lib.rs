@@ -2,16 +2,15 @@
 //!
 //! A seed is a bug report: the numbers of [`Rng`] and the text of [`bytes`] never change, because histories
 //! and lists of seeds to replay depend on them.
-#![no_std]
 #![forbid(unsafe_code)]
 
-extern crate alloc;
-
 mod bytes;
+mod effort;
 mod splitmix;
 mod xoshiro;
 
 pub use bytes::bytes;
+pub use effort::{effort, is_long};
 pub use splitmix::{GOLDEN_RATIO, SplitMix64, mix};
 pub use xoshiro::Xoshiro256;
 

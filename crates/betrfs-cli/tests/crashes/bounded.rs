@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use betree_sim::Rng;
-use betree_sim::harness::setting;
+use betree_sim::harness::{effort, setting};
 
 use crate::bed::Bed;
 use crate::judge::Plan;
@@ -130,7 +130,7 @@ fn every_workload_of_one_operation_is_durable_when_it_is_said_to_be() {
 
 #[test]
 fn workloads_of_two_operations_are_durable_when_they_are_said_to_be() {
-    let (first, count) = (setting("BETRFS_SEED", 0), setting("BETRFS_WORKLOADS", 240));
+    let (first, count) = (setting("BETRFS_SEED", 0), effort(240));
     let workloads: Vec<Workload> = (first..first + count).map(of_two_operations).collect();
     let (images, older) = try_all(&workloads);
     println!("{count} workloads from {first} on, {images} images, {older} of older states");

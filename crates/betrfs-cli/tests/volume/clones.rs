@@ -11,7 +11,7 @@ use betree_sim::Rng;
 
 use crate::compare::assert_same;
 use crate::mounted::{Mounted, betrfs, ok};
-use crate::programs::{check_is_clean, linux_tar, program, setting, succeed, unpack};
+use crate::programs::{check_is_clean, program, setting, source_tar, succeed, unpack};
 
 const CLONES: usize = 100;
 /// Files changed in each clone.
@@ -72,7 +72,7 @@ fn quietly(command: &mut Command) {
 
 #[test]
 fn a_hundred_clones_of_a_tree_change_apart_and_their_space_is_freed() {
-    let tar = linux_tar();
+    let tar = source_tar();
     let elsewhere = tempfile::tempdir().unwrap();
     let (pristine, model) = (elsewhere.path().join("pristine"), elsewhere.path().join("model"));
     fs::create_dir(&pristine).unwrap();

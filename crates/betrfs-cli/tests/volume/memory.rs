@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use crate::mounted::Mounted;
-use crate::programs::{check_is_clean, linux_tar, noise, setting, unpack};
+use crate::programs::{check_is_clean, noise, setting, source_tar, unpack};
 
 const FILE_MIB: u64 = 64;
 
@@ -41,7 +41,7 @@ fn the_servers_memory_stays_small_under_load() {
         assert_eq!(file.read(&mut read).unwrap(), 0);
     }
     lap("noise read");
-    unpack(&linux_tar(), &mounted.dir);
+    unpack(&source_tar(), &mounted.dir);
     lap("a tree of small files unpacked");
     mounted.umount();
     check_is_clean(&mounted.volume);

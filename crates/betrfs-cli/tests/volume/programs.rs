@@ -36,11 +36,11 @@ pub fn unpack(tar: &Path, into: &Path) {
     succeed(unpack.arg(tar).arg("--directory").arg(into));
 }
 
-/// The tar file of a source tree of Linux.
-pub fn linux_tar() -> PathBuf {
-    let path = std::env::var_os("BETRFS_LINUX_TAR").map(PathBuf::from);
-    let path = path.expect("BETRFS_LINUX_TAR names no tar file of a Linux source tree; setup/test gets one");
-    assert!(path.is_file(), "BETRFS_LINUX_TAR: there is no {}", path.display());
+/// The tar file of a source tree: 5,000 files, or in the long suite Linux.
+pub fn source_tar() -> PathBuf {
+    let path = std::env::var_os("BETRFS_SOURCE_TAR").map(PathBuf::from);
+    let path = path.expect("BETRFS_SOURCE_TAR names no tar file of a source tree; setup/test makes one");
+    assert!(path.is_file(), "BETRFS_SOURCE_TAR: there is no {}", path.display());
     path
 }
 

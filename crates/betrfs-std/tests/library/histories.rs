@@ -472,10 +472,10 @@ fn run(worlds: &mut Worlds, seed: u64) -> (usize, usize) {
     (tried, succeeded)
 }
 
-fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let variable = |name| std::env::var(name).ok().map(|number| number.parse::<u64>().unwrap());
-    let count = || variable("BETRFS_PATH_HISTORIES").unwrap_or(usual);
-    variable("BETRFS_SEED").map_or_else(|| 0..count(), |seed| seed..seed + 1)
+/// The seeds to try: the one in `BETRFS_SEED`, or as many as the effort asks for, from 0 on.
+fn seeds(gate: u64) -> std::ops::Range<u64> {
+    let seed = std::env::var("BETRFS_SEED").ok().map(|number| number.parse::<u64>().unwrap());
+    seed.map_or_else(|| 0..seeded::effort(gate), |seed| seed..seed + 1)
 }
 
 #[test]
