@@ -72,6 +72,15 @@ pub trait Device: Send + Sync {
         Ok(self.len())
     }
 
+    /// The process that opened the device, if this process is a fork of it; `None` otherwise.
+    ///
+    /// A fork inherits the memory of an open volume, but neither its threads nor the right to write to its
+    /// device: the parent goes on using both. Every call of the engine asks for this, so it must be cheap. A
+    /// device that stands before another passes it on.
+    fn forked_from(&self) -> Option<u32> {
+        None
+    }
+
     /// Whether the device holds nothing at all.
     fn is_empty(&self) -> bool {
         self.len() == 0

@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use self::locked::Locked;
 use self::write_protected::is_write_protected;
 use crate::open_error::OpenError;
+use crate::process_id::process_id;
 use crate::seek_detector::SeekDetector;
 use crate::side_by_side::side_by_side;
 
@@ -48,6 +49,8 @@ pub struct FileDevice {
     len: AtomicU64,
     direct: bool,
     seek_detector: SeekDetector,
+    /// The process that may use it. A fork of that process has the same open file, and with it the same lock.
+    opened_by: u32,
 }
 
 /// The use of a device.
@@ -182,7 +185,8 @@ impl FileDevice {
         let len = AtomicU64::new(end_of(&file).map_err(|e| failed("measure", e))?);
         let seek_detector = SeekDetector::of(&file);
         let (file, claim) = (RwLock::new(Some(file)), Mutex::new(claim));
-        Ok(FileDevice { file, claim, path: path.to_owned(), len, direct, seek_detector })
+        let opened_by = process_id();
+        Ok(FileDevice { file, claim, path: path.to_owned(), len, direct, seek_detector, opened_by })
     }
 
     /// Gives up the claim on a block device, so that the kernel can mount it. It stays locked. Returns
@@ -198,8 +202,12 @@ impl FileDevice {
         })
     }
 
-    /// Releases the lock and the file: others may open it from now on, and every call here fails.
+    /// Releases the lock and the file: others may open it from now on, and every call here fails. In a fork
+    /// of the process that opened it this does nothing: file and lock are the parent's.
     pub fn release(&self) {
+        if self.forked_from().is_some() {
+            return;
+        }
         *self.file.write() = None;
         *self.claim.lock() = None;
     }
@@ -213,6 +221,9 @@ impl FileDevice {
     }
 
     fn file(&self) -> io::Result<MappedRwLockReadGuard<'_, Locked>> {
+        if self.forked_from().is_some() {
+            return Err(Errno::BADF.into());
+        }
         let released = |_| io::Error::from(Errno::SHUTDOWN);
         RwLockReadGuard::try_map(self.file.read(), Option::as_ref).map_err(released)
     }
@@ -387,6 +398,10 @@ impl Device for FileDevice {
         let found = grow().map_err(|e| device_error(DeviceOp::Grow, 0, len, &e))?;
         self.len.fetch_max(found, Ordering::Relaxed);
         Ok(self.len())
+    }
+
+    fn forked_from(&self) -> Option<u32> {
+        Some(self.opened_by).filter(|opener| process_id() != *opener)
     }
 
     fn seeks(&self) -> bool {

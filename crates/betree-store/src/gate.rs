@@ -136,6 +136,10 @@ impl Device for Gate {
         self.device.grow(len)
     }
 
+    fn forked_from(&self) -> Option<u32> {
+        self.device.forked_from()
+    }
+
     fn seeks(&self) -> bool {
         self.device.seeks()
     }

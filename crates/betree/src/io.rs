@@ -95,6 +95,7 @@ impl Disk {
 
     /// As [`Device::grow`].
     pub(crate) fn grow(&self, len: u64) -> Result<u64> {
+        self.refuse_if_forked()?;
         let _turn = self.change_turn.read();
         self.refuse_if_poisoned()?;
         self.device.grow(len).map_err(|error| match error.is_full() {
@@ -106,6 +107,12 @@ impl Disk {
     /// As [`Device::seeks`].
     pub(crate) fn seeks(&self) -> bool {
         self.device.seeks()
+    }
+
+    /// Returns [`Error::Forked`] in a fork of the process that opened the device. Callers ask before they
+    /// take a lock: a thread that the fork does not have may have held it.
+    pub(crate) fn refuse_if_forked(&self) -> Result<()> {
+        self.device.forked_from().map_or(Ok(()), |opened_by| Err(Error::Forked { opened_by }))
     }
 
     /// Fills `buf` from byte `offset` on; both in whole blocks.
@@ -148,6 +155,7 @@ impl Disk {
     /// [`Error::DeviceFull`].
     pub(crate) fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
         debug_assert!(is_in_blocks(offset, buf.len()));
+        self.refuse_if_forked()?;
         let _turn = self.change_turn.read();
         self.refuse_if_poisoned()?;
         self.writes.fetch_add(1, Ordering::Relaxed);
@@ -186,6 +194,7 @@ impl Disk {
 
     /// Discards bytes that nothing needs; offset and length are whole blocks. Nothing is lost by a failure.
     pub(crate) fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.refuse_if_forked()?;
         let _turn = self.change_turn.read();
         self.refuse_if_poisoned()?;
         Ok(self.device.discard(offset, len)?)
@@ -193,6 +202,7 @@ impl Disk {
 
     /// Makes durable every write that returned before this call. A failure poisons the disk.
     pub(crate) fn sync(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         let _turn = self.sync_turn.lock();
         self.refuse_if_poisoned()?;
         self.syncs.fetch_add(1, Ordering::Relaxed);
@@ -203,6 +213,7 @@ impl Disk {
     /// depends. A failure of its own is not counted.
     pub(crate) fn write_note(&self, offset: u64, buf: &[u8]) -> Result<()> {
         debug_assert!(is_in_blocks(offset, buf.len()));
+        self.refuse_if_forked()?;
         let _turn = self.change_turn.read();
         let _sync = self.sync_turn.lock();
         self.writes.fetch_add(1, Ordering::Relaxed);

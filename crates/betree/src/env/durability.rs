@@ -34,6 +34,7 @@ impl Env {
     /// # Errors
     /// Those of the device; the volume accepts no more changes then.
     pub fn sync(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         let _under_way = self.log.begin_sync();
         let last = self.commit.lock().next_msn - 1;
         match self.sync_log(last) {
@@ -68,6 +69,7 @@ impl Env {
     /// # Errors
     /// Those of the device, [`Error::NoSpace`] or corruption.
     pub fn checkpoint(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         self.checkpoint_as(false, &mut self.checkpoint.lock())
     }
 
@@ -76,9 +78,10 @@ impl Env {
     /// # Errors
     /// As `checkpoint`.
     pub fn checkpoint_if_open(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         let mut committed = self.checkpoint.lock();
         // A close that begins from here on writes the last checkpoint.
-        let is_writable = self.writable(&self.commit.lock()).is_ok();
+        let is_writable = self.writable_now().is_ok();
         if is_writable { self.checkpoint_as(false, &mut committed) } else { Ok(()) }
     }
 

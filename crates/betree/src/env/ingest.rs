@@ -92,7 +92,7 @@ impl Env {
         dict: DictId,
         pairs: impl IntoIterator<Item = core::result::Result<(K, V), E>>,
     ) -> core::result::Result<Ingested, E> {
-        self.writable(&self.commit.lock())?;
+        self.writable_now()?;
         let tree = self.engine.tree(dict)?;
         // Whoever changes the range from here on is noticed at the end.
         let view = View::of(self.clone(), self.engine.begin_transaction());

@@ -50,6 +50,7 @@ impl Env {
     /// # Errors
     /// [`Error::NoSpace`] if there is too little, and those of [`checkpoint`](Env::checkpoint).
     pub fn set_aside(&self, bytes: u64) -> Result<()> {
+        self.refuse_if_forked()?;
         let beside_bytes = self.engine.room().reserve_bytes();
         let claim = Claim { needed_bytes: bytes, beside_bytes, drawn_bytes: 0, is_taken_always: false };
         let commit = self.lock_with_room(&claim)?;
@@ -69,6 +70,7 @@ impl Env {
     /// # Errors
     /// As [`checkpoint`](Env::checkpoint).
     pub fn reclaim(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         if self.opened.for_reading || self.is_frozen() {
             return Ok(());
         }

@@ -94,6 +94,10 @@ impl<D: Device> Device for SlowDevice<D> {
         self.0.grow(len)
     }
 
+    fn forked_from(&self) -> Option<u32> {
+        self.0.forked_from()
+    }
+
     fn seeks(&self) -> bool {
         self.0.seeks()
     }
