@@ -296,7 +296,7 @@ impl Env {
             engine.absorb_at_roots(&structures)?;
             prepared = prepare(first_msn)?;
         }
-        if !engine.room().fits(claim, prepared.owed_bytes()) {
+        if !engine.room().fits_or_is_backed(claim, prepared.owed_bytes()) {
             return Err(Error::NoSpace);
         }
         self.log.append(first_msn, batch.len() as u32, &record)?;
