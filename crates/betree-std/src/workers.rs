@@ -82,6 +82,13 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
+        if self.env.refuse_if_forked().is_err() {
+            // The threads are the parent's. With this reference nothing of the environment is dropped here:
+            // they may have held its locks.
+            let threads = (std::mem::take(&mut self.threads), self.stop_timer.take());
+            std::mem::forget((threads, Arc::clone(&self.env)));
+            return;
+        }
         self.stop_timer = None;
         self.env.stop();
         for thread in self.threads.drain(..) {

@@ -136,6 +136,23 @@ impl Device for Gate {
         self.device.grow(len)
     }
 
+    fn is_sparse(&self) -> bool {
+        self.device.is_sparse()
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        // It changes no contents.
+        self.device.allocate(offset, len)
+    }
+
+    fn next_allocated(&self, offset: u64, len: u64) -> Option<(u64, u64)> {
+        self.device.next_allocated(offset, len)
+    }
+
+    fn forked_from(&self) -> Option<u32> {
+        self.device.forked_from()
+    }
+
     fn seeks(&self) -> bool {
         self.device.seeks()
     }

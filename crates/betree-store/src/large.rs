@@ -190,7 +190,7 @@ impl LargeTransaction {
 
 impl Drop for LargeTransaction {
     fn drop(&mut self) {
-        if self.branches.is_empty() {
+        if self.branches.is_empty() || self.shared.refuse_if_forked().is_err() {
             return;
         }
         let alone: Vec<_> = self.branches.iter().map(|branch| branch.work.changing.write()).collect();

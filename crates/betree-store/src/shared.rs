@@ -37,8 +37,6 @@ pub(crate) struct Shared {
     /// A thread closes it: the engine takes no changes from other threads.
     pub closing: AtomicBool,
     pub closed: AtomicBool,
-    /// The process that has opened it: a fork has neither its threads nor a right to its file.
-    pub opened_by: u32,
 }
 
 /// So many ranges that were changed as wholes are told apart; with more, all keys count.
@@ -246,11 +244,7 @@ impl Shared {
 
     /// Refuses a fork of the process that has opened it.
     pub fn refuse_if_forked(&self) -> Result<()> {
-        let opened_by = self.opened_by;
-        if betree_std::process_id() == opened_by {
-            return Ok(());
-        }
-        Err(Error::Forked { path: self.path.clone(), opened_by })
+        self.env.refuse_if_forked().map_err(|error| self.error_of(error))
     }
 
     /// The store's error for one of the engine.
@@ -258,8 +252,13 @@ impl Shared {
         if let Err(closed) = self.refuse_if_closed() {
             return closed;
         }
+        self.error_of(error)
+    }
+
+    fn error_of(&self, error: betree::Error) -> Error {
         let path = self.path.clone();
         match error {
+            betree::Error::Forked { opened_by } => Error::Forked { path, opened_by },
             betree::Error::NoSpace => Error::NoSpace { path, why: "the store is full".into() },
             betree::Error::DeviceFull(_) => Error::NoSpace { path, why: error.to_string() },
             betree::Error::ReadOnly { .. } if self.closing.load(Ordering::SeqCst) => Error::Closed { path },
@@ -305,10 +304,8 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if self.refuse_if_forked().is_err() {
-            // The threads are its parent's, and so are the lock of the file and what is not written yet:
-            // nothing of it may end here.
-            let threads = (self.sweeper.get_mut().take(), self.workers.get_mut().take());
-            std::mem::forget((threads, self.env.clone(), self.file.clone()));
+            // The sweeper's thread is its parent's, and so is the store: nothing of it may end here.
+            std::mem::forget(self.sweeper.get_mut().take());
             return;
         }
         if std::thread::panicking() {

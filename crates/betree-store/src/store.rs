@@ -143,7 +143,6 @@ impl Store {
             turn: Mutex::new(()),
             closing: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            opened_by: betree_std::process_id(),
         };
         Ok(Store { shared: Arc::new(shared) })
     }

@@ -144,6 +144,17 @@ impl Env {
         self.engine.store.disk.health.state()
     }
 
+    /// Refuses a fork of the process that opened the device. Every call that changes something, makes it
+    /// durable or reads it does so first; nothing of it reaches the device from a fork, not even by a drop. A
+    /// caller with locks of its own asks before it takes them: a thread that the fork does not have may have
+    /// held them.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub fn refuse_if_forked(&self) -> Result<()> {
+        self.engine.store.disk.refuse_if_forked()
+    }
+
     /// The number of batches replayed from the log at opening; above 0 only if the volume was not closed last
     /// time.
     pub fn replayed_batches(&self) -> u64 {

@@ -161,6 +161,15 @@ pub enum Error {
         /// The failure, or the reason why the volume can only be read.
         why: String,
     },
+    /// The process that opened the device was forked, and this is the fork: it cannot use the volume, and
+    /// nothing was changed.
+    #[error(
+        "the volume was opened by process {opened_by}, of which this one is a fork: only that process can use it"
+    )]
+    Forked {
+        /// The process that opened the device.
+        opened_by: u32,
+    },
     /// A key is over the limit; nothing was changed.
     #[error("a key of {bytes} bytes is over the limit of {limit_bytes}")]
     KeyTooLong {

@@ -95,6 +95,7 @@ impl Disk {
 
     /// As [`Device::grow`].
     pub(crate) fn grow(&self, len: u64) -> Result<u64> {
+        self.refuse_if_forked()?;
         let _turn = self.change_turn.read();
         self.refuse_if_poisoned()?;
         self.device.grow(len).map_err(|error| match error.is_full() {
@@ -103,9 +104,36 @@ impl Disk {
         })
     }
 
+    /// As [`Device::is_sparse`].
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.device.is_sparse()
+    }
+
+    /// As [`Device::next_allocated`].
+    pub(crate) fn next_allocated(&self, offset: u64, len: u64) -> Option<(u64, u64)> {
+        self.device.next_allocated(offset, len)
+    }
+
+    /// As [`Device::allocate`]. A failure poisons nothing: no contents depend on it.
+    pub(crate) fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        self.refuse_if_forked()?;
+        let _turn = self.change_turn.read();
+        self.refuse_if_poisoned()?;
+        self.device.allocate(offset, len).map_err(|error| match error.is_full() {
+            true => Error::DeviceFull(error),
+            false => Error::Device(error),
+        })
+    }
+
     /// As [`Device::seeks`].
     pub(crate) fn seeks(&self) -> bool {
         self.device.seeks()
+    }
+
+    /// Returns [`Error::Forked`] in a fork of the process that opened the device. Callers ask before they
+    /// take a lock: a thread that the fork does not have may have held it.
+    pub(crate) fn refuse_if_forked(&self) -> Result<()> {
+        self.device.forked_from().map_or(Ok(()), |opened_by| Err(Error::Forked { opened_by }))
     }
 
     /// Fills `buf` from byte `offset` on; both in whole blocks.
@@ -148,6 +176,7 @@ impl Disk {
     /// [`Error::DeviceFull`].
     pub(crate) fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
         debug_assert!(is_in_blocks(offset, buf.len()));
+        self.refuse_if_forked()?;
         let _turn = self.change_turn.read();
         self.refuse_if_poisoned()?;
         self.writes.fetch_add(1, Ordering::Relaxed);
@@ -186,6 +215,7 @@ impl Disk {
 
     /// Discards bytes that nothing needs; offset and length are whole blocks. Nothing is lost by a failure.
     pub(crate) fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.refuse_if_forked()?;
         let _turn = self.change_turn.read();
         self.refuse_if_poisoned()?;
         Ok(self.device.discard(offset, len)?)
@@ -193,6 +223,7 @@ impl Disk {
 
     /// Makes durable every write that returned before this call. A failure poisons the disk.
     pub(crate) fn sync(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         let _turn = self.sync_turn.lock();
         self.refuse_if_poisoned()?;
         self.syncs.fetch_add(1, Ordering::Relaxed);
@@ -203,6 +234,7 @@ impl Disk {
     /// depends. A failure of its own is not counted.
     pub(crate) fn write_note(&self, offset: u64, buf: &[u8]) -> Result<()> {
         debug_assert!(is_in_blocks(offset, buf.len()));
+        self.refuse_if_forked()?;
         let _turn = self.change_turn.read();
         let _sync = self.sync_turn.lock();
         self.writes.fetch_add(1, Ordering::Relaxed);

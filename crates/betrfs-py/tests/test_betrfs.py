@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import signal
 import threading
 import time
 
@@ -208,3 +209,36 @@ def test_other_threads_run_while_one_waits(fs):
         thread.join()
     assert meanwhile > 50, f"another thread ran {meanwhile} times within {spent} s of writes"
     assert fs.read("file") == data
+
+
+def test_a_fork_is_refused_and_leaves_its_parent_s_volume(volume, fs):
+    fs.write("base", b"b" * 20_000)
+    fs.sync()
+    held = fs.open("base", "rb")
+    pid = os.fork()
+    if pid == 0:
+        # Nothing of pytest may run on: the child ends here.
+        code = 1
+        try:
+            signal.alarm(20)
+            uses = [lambda: fs.write("child", b""), lambda: fs.read("base"), lambda: held.read(1), fs.sync, fs.close]
+            for code, use in enumerate(uses, 2):
+                try:
+                    use()
+                except OSError as error:
+                    if error.errno != errno.EBADF or f"process {os.getppid()}" not in str(error):
+                        break
+                else:
+                    break
+            else:
+                code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    held.close()
+    fs.write("after", b"parent")
+    fs.sync()
+    with pytest.raises(OSError) as error:
+        betrfs.open(volume)
+    assert error.value.errno == errno.EBUSY
+    assert fs.read("base") == b"b" * 20_000 and fs.read("after") == b"parent"

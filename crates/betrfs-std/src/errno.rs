@@ -38,6 +38,7 @@ fn engine(error: &betree::Error) -> Errno {
         betree::Error::NoSpace | betree::Error::DeviceFull(_) => Errno::NOSPC,
         betree::Error::Device(error) if error.is_full() => Errno::NOSPC,
         betree::Error::ReadOnly { .. } => Errno::ROFS,
+        betree::Error::Forked { .. } => Errno::BADF,
         betree::Error::KeyTooLong { .. } => Errno::NAMETOOLONG,
         betree::Error::TooLarge { .. } | betree::Error::TooHigh { .. } => Errno::OVERFLOW,
         betree::Error::NoMemory { .. } => Errno::NOMEM,

@@ -43,7 +43,7 @@ pub(crate) struct Access {
 
 impl File {
     pub(crate) fn new(dir: &Dir, path: &Path, found: Found, access: Access) -> Kinded<File> {
-        dir.opened().volume.open_inode(found.id())?;
+        dir.opened().volume()?.open_inode(found.id())?;
         Ok(File { dir: dir.clone(), found, access, position: Mutex::new(0), path: path.into() })
     }
 
@@ -56,7 +56,7 @@ impl File {
     }
 
     pub(crate) fn attr(&self) -> Kinded<Attr> {
-        Ok(self.opened().volume.getattr(self.id())?)
+        Ok(self.opened().volume()?.getattr(self.id())?)
     }
 
     /// The file as it is now.
@@ -68,7 +68,7 @@ impl File {
         if !self.access.reads {
             return Err(ErrorKind::NotOpenForThat);
         }
-        Ok(self.opened().volume.read_into(self.id(), offset, buffer, betrfs::Access::Counts)?)
+        Ok(self.opened().volume()?.read_into(self.id(), offset, buffer, betrfs::Access::Counts)?)
     }
 
     /// Appends all from an offset on to a buffer.
@@ -95,14 +95,14 @@ impl File {
     fn write_some(&self, offset: u64, bytes: &[u8]) -> Kinded<usize> {
         self.may_write()?;
         self.kill_set_id()?;
-        Ok(self.opened().volume.write(self.id(), offset, bytes)?)
+        Ok(self.opened().volume()?.write(self.id(), offset, bytes)?)
     }
 
     /// Writes at the end; returns where, and how much.
     fn append_some(&self, bytes: &[u8]) -> Kinded<(u64, usize)> {
         self.may_write()?;
         self.kill_set_id()?;
-        Ok(self.opened().volume.append(self.id(), bytes)?)
+        Ok(self.opened().volume()?.append(self.id(), bytes)?)
     }
 
     pub(crate) fn write_all_at(&self, offset: u64, bytes: &[u8]) -> Kinded<()> {
@@ -131,7 +131,7 @@ impl File {
     fn kill_set_id(&self) -> Kinded<()> {
         if !self.dir.caller().is_root() && kills_set_id(self.dir.caller(), &self.attr()?) {
             let set = SetAttr { kill_set_id: true, ..SetAttr::default() };
-            self.opened().volume.setattr(self.id(), &set)?;
+            self.opened().volume()?.setattr(self.id(), &set)?;
         }
         Ok(())
     }
@@ -171,7 +171,7 @@ impl File {
             }
             let kill_set_id = kills_set_id(self.dir.caller(), &self.attr()?);
             let set = SetAttr { size: Some(size), kill_set_id, ..SetAttr::default() };
-            self.opened().volume.setattr(self.id(), &set)?;
+            self.opened().volume()?.setattr(self.id(), &set)?;
             Ok(())
         };
         set().of("set the size of", &self.path)
@@ -182,7 +182,7 @@ impl File {
     /// # Errors
     /// The volume's: of what was not durable before, nothing is known then.
     pub fn sync_all(&self) -> Result<()> {
-        self.opened().volume.fsync(self.id()).of("sync", &self.path)
+        self.opened().volume().and_then(|volume| volume.fsync(self.id())).of("sync", &self.path)
     }
 
     /// The same as [`sync_all`](File::sync_all): contents and attributes are one log.
@@ -239,7 +239,7 @@ impl File {
     fn fallocate(&self, mode: FallocateMode, offset: u64, len: u64) -> Kinded<()> {
         self.may_write()?;
         self.kill_set_id()?;
-        Ok(self.opened().volume.fallocate(self.id(), mode, offset, len)?)
+        Ok(self.opened().volume()?.fallocate(self.id(), mode, offset, len)?)
     }
 
     /// The first byte at or behind an offset that is in no hole; `None` if there is none before the end.
@@ -260,7 +260,7 @@ impl File {
     }
 
     fn seek_what(&self, offset: u64, what: SeekWhat) -> Result<Option<u64>> {
-        match self.opened().volume.seek(self.id(), offset, what) {
+        match self.opened().volume().and_then(|volume| volume.seek(self.id(), offset, what)) {
             Err(VolumeError::NoSuchPlace) => Ok(None),
             place => place.map(Some).of("seek in", &self.path),
         }
@@ -269,7 +269,9 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        self.opened().volume.release_node(self.id());
+        if let Ok(volume) = self.opened().volume() {
+            volume.release_node(self.id());
+        }
     }
 }
 

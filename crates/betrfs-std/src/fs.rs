@@ -8,7 +8,6 @@ use std::sync::Arc;
 use betree_platform::Platform;
 use betree_std::{FileDevice, StdPlatform, TroubleLog, Workers, WorkersOptions, Zstd};
 use betrfs::{AccessTimes, FormatOptions, Volume};
-use parking_lot::Mutex;
 
 use crate::caller::Caller;
 use crate::dir::Dir;
@@ -21,6 +20,9 @@ use crate::opened::Opened;
 /// What was changed is durable after [`sync`](Fs::sync), after a file's `sync_all`, after
 /// [`close`](Fs::close), and within five seconds by itself. A crash keeps of the rest a beginning, each
 /// operation whole.
+///
+/// A fork of the process inherits all of it and can use none of it: every call fails with `EBADF`, and drops
+/// do nothing. The parent goes on undisturbed. Open volumes in the process that uses them.
 ///
 /// Copies of this value lead to the same volume. It is closed with the last of them and of the [`Dir`]s and
 /// [`File`](crate::File)s that come from it; a thread that panics leaves it as a crash does.
@@ -139,9 +141,9 @@ impl Options {
         }
         let volume = Volume::open(device.clone(), options)?;
         let workers = Workers::start(Arc::clone(volume.env()), WorkersOptions::default());
-        let workers = Mutex::new(Some(workers.map_err(ErrorKind::Threads)?));
+        let workers = workers.map_err(ErrorKind::Threads)?;
         let opener = rustix::process::geteuid().as_raw();
-        let opened = Arc::new(Opened { volume, device, workers, is_read_only: self.read_only, opener });
+        let opened = Arc::new(Opened::new(volume, device, workers, self.read_only, opener));
         Ok(Fs { root: Dir::root(&opened, self.acting())? })
     }
 }
@@ -179,9 +181,10 @@ impl Fs {
     /// The volume's: of what was not durable before, nothing is known then.
     pub fn sync(&self) -> Result<()> {
         let opened = self.root.opened();
-        opened.volume.sync().of("sync the volume", opened.device.path())?;
+        let volume = opened.volume().of("sync the volume", opened.device.path())?;
+        volume.sync().of("sync the volume", opened.device.path())?;
         // Nobody here remembers attributes.
-        let _ = opened.volume.finish_removals();
+        let _ = volume.finish_removals();
         Ok(())
     }
 
@@ -197,7 +200,7 @@ impl Fs {
 
     /// The volume below, by inodes: for counters, checks, and what has no path.
     pub fn volume(&self) -> &Volume {
-        &self.root.opened().volume
+        self.root.opened().volume_unchecked()
     }
 }
 

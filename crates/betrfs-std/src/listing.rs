@@ -41,7 +41,8 @@ impl ReadDir {
     fn read_ahead(&mut self) -> Result<()> {
         let before = self.cookie;
         let (ahead, cookie) = (&mut self.ahead, &mut self.cookie);
-        let listed = self.dir.opened().volume.readdir(self.dir.id(), before, Objects::None, &mut |entry| {
+        let volume = self.dir.opened().volume().of("list", self.dir.given_path())?;
+        let listed = volume.readdir(self.dir.id(), before, Objects::None, &mut |entry| {
             if ahead.len() == ENTRIES_AT_ONCE {
                 return false;
             }

@@ -143,7 +143,7 @@ impl OpenOptions {
                 dir.opened().refuse_read_only()?;
                 dir.may_use(&above, WRITE | SEARCH)?;
                 let new = dir.new_node(FileType::Regular, self.mode.unwrap_or(FILE_MODE));
-                match dir.opened().volume.create(above.id, &name, &new) {
+                match dir.opened().volume()?.create(above.id, &name, &new) {
                     Ok(entry) => self.opened(dir, path, Found::new(dir.opened(), entry)),
                     // Somebody else has made it: then it is opened.
                     Err(VolumeError::Exists) if !self.create_new => Err(VolumeError::Stale.into()),
@@ -170,13 +170,13 @@ impl OpenOptions {
         if writes {
             dir.opened().refuse_read_only()?;
             let writing = if self.append { Writing::AtEnd } else { Writing::Anywhere };
-            dir.opened().volume.check_writable(found.id(), writing)?;
+            dir.opened().volume()?.check_writable(found.id(), writing)?;
         }
         let file = self.opened(dir, path, found.clone())?;
         if self.truncate {
             let kill_set_id = kills_set_id(dir.caller(), &found.attr);
             let set = SetAttr { size: Some(0), kill_set_id, ..SetAttr::default() };
-            dir.opened().volume.setattr(found.id(), &set)?;
+            dir.opened().volume()?.setattr(found.id(), &set)?;
         }
         Ok(file)
     }

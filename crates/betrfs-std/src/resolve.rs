@@ -112,7 +112,7 @@ impl Walker<'_> {
 
     /// Looks up a name in a directory.
     pub fn child(&self, dir: &Node, name: &[u8]) -> Kinded<Found> {
-        Ok(Found::new(self.opened, self.opened.volume.lookup(dir.id, name)?))
+        Ok(Found::new(self.opened, self.opened.volume()?.lookup(dir.id, name)?))
     }
 
     /// Refuses to search a directory that the caller may not search.
@@ -120,7 +120,7 @@ impl Walker<'_> {
         if self.caller.is_root() {
             return Ok(());
         }
-        let attr = self.opened.volume.getattr(dir.id)?;
+        let attr = self.opened.volume()?.getattr(dir.id)?;
         may(self.caller, &self.opened.judged(self.caller, dir.id, attr)?, SEARCH)
     }
 
@@ -175,19 +175,19 @@ impl Walker<'_> {
         if *links > LINKS_MAX {
             return Err(ErrorKind::TooManyLinks);
         }
-        Ok(self.opened.volume.readlink(link.id())?)
+        Ok(self.opened.volume()?.readlink(link.id())?)
     }
 
     pub fn root(&self) -> Kinded<Found> {
-        Ok(Found::new(self.opened, self.opened.volume.resolve(b"/")?))
+        Ok(Found::new(self.opened, self.opened.volume()?.resolve(b"/")?))
     }
 
     fn above(&self, dir: &Node) -> Kinded<Found> {
-        Ok(Found::new(self.opened, self.opened.volume.parent(dir.id)?))
+        Ok(Found::new(self.opened, self.opened.volume()?.parent(dir.id)?))
     }
 
     fn here(&self, dir: &Arc<Node>) -> Kinded<Found> {
-        Ok(Found { node: Arc::clone(dir), attr: self.opened.volume.getattr(dir.id)? })
+        Ok(Found { node: Arc::clone(dir), attr: self.opened.volume()?.getattr(dir.id)? })
     }
 }
 

@@ -147,6 +147,11 @@ impl Error {
         }
     }
 
+    /// Whether there is no room, on the volume or on the disk below it.
+    pub(crate) fn is_want_of_space(&self) -> bool {
+        matches!(self, Error::NoSpace | Error::Engine(betree::Error::DeviceFull(_)))
+    }
+
     /// Whether it says that a repair has noted the loss of what was asked for.
     pub fn is_known_damage(&self) -> bool {
         matches!(self, Error::Engine(error) if error.is_known_damage())

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::Access;
 use super::loop_file::whole_file_of;
 use crate::open_error::OpenError;
+use crate::process_id::process_id;
 
 /// A file with a lock, and the file behind it where it is a loop device. The locks end with this value, even
 /// if a child that is being started still has the files: until it runs its own program, a child has all open
@@ -15,6 +16,7 @@ use crate::open_error::OpenError;
 pub(super) struct Locked {
     file: File,
     behind: Option<File>,
+    locked_by: u32,
 }
 
 impl Locked {
@@ -35,7 +37,7 @@ impl Locked {
             })
         };
         lock(&file)?;
-        let locked = Locked { behind: whole_file_of(&file), file };
+        let locked = Locked { behind: whole_file_of(&file), file, locked_by: process_id() };
         locked.behind.as_ref().map_or(Ok(()), lock)?;
         Ok(locked)
     }
@@ -51,6 +53,10 @@ impl Deref for Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
+        if process_id() != self.locked_by {
+            // A fork shares the lock with its parent. Closing its descriptors does not release it.
+            return;
+        }
         // Closing it does the same, a little later at worst.
         let _ = self.file.unlock();
         let _ = self.behind.as_ref().map(File::unlock);

@@ -4,6 +4,7 @@ use std::sync::mpsc;
 
 use betree_store::{Error, Isolation};
 
+use crate::child::in_a_fork;
 use crate::{filled, keys, options, store};
 
 const PAIRS: usize = 3000;
@@ -97,4 +98,42 @@ fn a_store_that_is_closed_ends_what_is_at_work_with_it() {
     assert!(!found.contains(&"small".into()) && !found.contains(&"large".into()));
     assert_eq!(again.dicts(), ["d"]);
     assert_eq!(again.check().unwrap(), []);
+}
+
+/// Whatever a fork calls or drops, it is refused, and neither hangs nor writes.
+#[test]
+fn a_fork_is_refused_and_leaves_the_store_to_its_parent() {
+    let (folder, store) = store();
+    let path = folder.path().join("store");
+    let dict = filled(&store, "d", names());
+    store.sync().unwrap();
+    let mut all = Some((store.clone(), dict.clone(), store.view(), dict.owned_range::<&str>(..)));
+    let transaction = store.begin(Isolation::Snapshot);
+    let large = store.begin_large(Isolation::Snapshot, &[&dict]).unwrap();
+    let mut both = Some((transaction, large));
+    let code = in_a_fork(|| {
+        let Some((store, dict, view, mut iter)) = all.take() else { return 100 };
+        let told = [
+            dict.put("child", "").err(),
+            dict.get("00000").err(),
+            store.sync().err(),
+            store.close().err(),
+            view.dict("d").err(),
+            iter.next().and_then(Result::err),
+            store.begin(Isolation::Snapshot).commit().err(),
+        ];
+        let bad = told.iter().position(|told| !matches!(told, Some(Error::Forked { .. })));
+        drop((store, dict, view, iter, both.take()));
+        bad.map_or(0, |at| at as i32 + 1)
+    });
+    assert_eq!(code, 0, "the number of the call that was not refused");
+    assert!(matches!(options().open(&path), Err(Error::InUse { .. })), "the lock is the parent's");
+    dict.put("parent", "").unwrap();
+    store.sync().unwrap();
+    drop((all, both));
+    store.abandon();
+    drop((dict, store));
+    let store = options().open(&path).unwrap();
+    assert_eq!(keys(&store.open_dict("d").unwrap()).len(), PAIRS + 1);
+    assert_eq!(store.check().unwrap(), []);
 }

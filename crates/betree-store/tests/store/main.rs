@@ -3,6 +3,8 @@
 
 mod backups;
 mod batches;
+#[path = "../../../betree-std/tests/fork/child.rs"]
+mod child;
 mod compactions;
 mod costs;
 mod endings;

@@ -152,7 +152,7 @@ impl Env {
     ) -> Result<ScrubRecord> {
         self.refuse_unknown_features()?;
         if options.on_damage == OnDamage::Mend {
-            self.writable(&self.commit.lock())?;
+            self.writable_now()?;
         }
         let now_ns = || self.engine.store.disk.health.now_ns().unwrap_or(0);
         let last = self.last_scrub().filter(|last| last.state != ScrubState::Complete);

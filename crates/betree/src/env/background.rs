@@ -14,6 +14,7 @@ impl Env {
     /// # Errors
     /// The error of that work. Afterwards the volume is read-only, except after want of space.
     pub fn run_due_work(&self) -> Result<bool> {
+        self.refuse_if_forked()?;
         let done = self.work_once();
         match &done {
             Ok(true) => self.scheduler.tell_done(None),

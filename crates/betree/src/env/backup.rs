@@ -65,7 +65,7 @@ impl Env {
     /// # Errors
     /// As [`checkpoint`](Env::checkpoint); [`Error::ReadOnly`] for a volume that takes no changes.
     pub fn backup(self: &Arc<Self>) -> Result<Backup> {
-        self.writable(&self.commit.lock())?;
+        self.writable_now()?;
         let mut committed = self.checkpoint.lock();
         self.checkpoint_as(false, &mut committed)?;
         let extents = self.extents_of(&committed);

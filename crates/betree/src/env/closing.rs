@@ -37,6 +37,7 @@ impl Env {
     /// As [`checkpoint`](Env::checkpoint). After a failure that ended all changes, the counts of errors are
     /// [kept](Env::keep_errors).
     pub fn close(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         let closed = self.close_uncounted();
         if closed.is_err() {
             // The error that keeps the volume from closing is the one to return.
@@ -64,7 +65,11 @@ impl Env {
 
     /// Ends it as a crash would: nothing is written from now on, not even by the drop, and changes that were
     /// not durable are lost. For simulations of crashes, and for callers that want the last durable state.
+    /// Does nothing in a [fork](Env::refuse_if_forked), which never writes.
     pub fn abandon(&self) {
+        if self.refuse_if_forked().is_err() {
+            return;
+        }
         self.commit.lock().end = End::Done;
         self.engine.store.disk.refuse_from_now_on("the volume was abandoned");
     }
@@ -72,8 +77,9 @@ impl Env {
 
 impl Drop for Env {
     fn drop(&mut self) {
-        // A panic may have left anything half done, even a lock that is never released.
-        if is_unwinding() || self.commit.lock().end == End::Done {
+        // A panic may have left anything half done, even a lock that is never released. So may a thread that
+        // a fork does not have.
+        if is_unwinding() || self.refuse_if_forked().is_err() || self.commit.lock().end == End::Done {
             return;
         }
         if self.close().is_err() {

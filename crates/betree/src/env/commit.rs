@@ -76,6 +76,7 @@ impl Env {
     /// # Errors
     /// Those of reading, and of the lack of room.
     pub fn balance(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         self.writable(&self.lock_thawed())?;
         self.engine.counters.fetches.fetch_add(1, Ordering::Relaxed);
         self.bring_to_trees()?;
@@ -95,6 +96,7 @@ impl Env {
     /// # Errors
     /// Those of [`commit`](Env::commit).
     pub fn prepare(&self, batch: &Batch) -> Result<()> {
+        self.refuse_if_forked()?;
         batch.validate()?;
         self.balance()?;
         let next_msn = self.lock_thawed().next_msn;
@@ -132,6 +134,7 @@ impl Env {
     /// # Errors
     /// Those of [`commit_in_memory`](Env::commit_in_memory).
     pub fn prepare_in_memory(&self, batch: &Batch) -> Result<()> {
+        self.refuse_if_forked()?;
         batch.validate()?;
         if !self.engine.is_ready_for_ranges() {
             return Err(Error::NotInMemory);
@@ -159,6 +162,7 @@ impl Env {
         since: Msn,
         reach: Reach,
     ) -> Result<core::result::Result<Msn, Since>> {
+        self.refuse_if_forked()?;
         batch.validate()?;
         if batch.bytes() > self.batch_bytes_max() {
             return Err(Error::TooLarge {
@@ -292,7 +296,7 @@ impl Env {
             engine.absorb_at_roots(&structures)?;
             prepared = prepare(first_msn)?;
         }
-        if !engine.room().fits(claim, prepared.owed_bytes()) {
+        if !engine.room().fits_or_is_backed(claim, prepared.owed_bytes()) {
             return Err(Error::NoSpace);
         }
         self.log.append(first_msn, batch.len() as u32, &record)?;
@@ -310,7 +314,14 @@ impl Env {
         Ok(Ok(first_msn))
     }
 
+    /// As [`writable`](Env::writable), without the writers' lock.
+    pub(crate) fn writable_now(&self) -> Result<()> {
+        self.refuse_if_forked()?;
+        self.writable(&self.commit.lock())
+    }
+
     pub(crate) fn writable(&self, commit: &Committer) -> Result<()> {
+        self.refuse_if_forked()?;
         self.engine.store.disk.health.refuse_if_read_only()?;
         if commit.end != End::Open {
             return Err(Error::ReadOnly { why: "the volume was closed".into() });
@@ -326,6 +337,7 @@ impl Env {
     /// [`Error::ReadOnly`]; [`Error::NoSpace`] and [`Error::DeviceFull`] if the work that makes room finds
     /// none itself; without threads of the platform, any error of that work.
     pub fn throttle(&self, bytes: usize) -> Result<()> {
+        self.refuse_if_forked()?;
         let writes = self.writes_of(bytes);
         self.log.write_ahead(writes);
         self.wait_for_room(bytes, writes)
@@ -343,7 +355,7 @@ impl Env {
         self.log.wait_for_syncs(writes);
         self.scheduler.throttle(
             || self.is_crowded(bytes, writes),
-            || self.writable(&self.commit.lock()),
+            || self.writable_now(),
             || self.run_due_work(),
         )
     }

@@ -76,7 +76,7 @@ impl Env {
         hi: &Cut,
         mut go_on: impl FnMut(&Compacted) -> ControlFlow<()>,
     ) -> Result<Compacted> {
-        self.writable(&self.commit.lock())?;
+        self.writable_now()?;
         // What was deleted shares nothing.
         self.bring_down()?;
         let mut done = Compacted::default();

@@ -34,6 +34,7 @@ impl Env {
     /// # Errors
     /// Those of the device; the volume accepts no more changes then.
     pub fn sync(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         let _under_way = self.log.begin_sync();
         let last = self.commit.lock().next_msn - 1;
         match self.sync_log(last) {
@@ -43,13 +44,11 @@ impl Env {
         }
         // The checkpoint that another thread is writing may be enough.
         let mut committed = self.checkpoint.lock();
-        loop {
-            match self.sync_log(last) {
-                Ok(true) => return Ok(()),
-                Ok(false) => return self.checkpoint_as(false, &mut committed),
-                Err(Error::DeviceFull(_)) if self.end_a_view_for_the_device(&committed) => {}
-                Err(error) => return Err(error),
-            }
+        match self.sync_log(last) {
+            Ok(true) => Ok(()),
+            // A checkpoint has a reserve, and the log none.
+            Ok(false) | Err(Error::DeviceFull(_)) => self.checkpoint_as(false, &mut committed),
+            Err(error) => Err(error),
         }
     }
 
@@ -68,6 +67,7 @@ impl Env {
     /// # Errors
     /// Those of the device, [`Error::NoSpace`] or corruption.
     pub fn checkpoint(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         self.checkpoint_as(false, &mut self.checkpoint.lock())
     }
 
@@ -76,9 +76,10 @@ impl Env {
     /// # Errors
     /// As `checkpoint`.
     pub fn checkpoint_if_open(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         let mut committed = self.checkpoint.lock();
         // A close that begins from here on writes the last checkpoint.
-        let is_writable = self.writable(&self.commit.lock()).is_ok();
+        let is_writable = self.writable_now().is_ok();
         if is_writable { self.checkpoint_as(false, &mut committed) } else { Ok(()) }
     }
 
@@ -152,6 +153,7 @@ impl Env {
             return Ok(());
         }
         self.engine.write_checkpoint(committed, captured, superblock, &|| self.scheduler.tell_done(None))?;
+        self.engine.replenish();
         committed.kept_errors = errors;
         self.end_growth(committed);
         self.log.forget_before(first_unapplied);

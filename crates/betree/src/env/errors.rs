@@ -31,8 +31,9 @@ impl Env {
     /// As [`checkpoint`](Env::checkpoint), and [`Error::ReadOnly`](crate::Error::ReadOnly) for a volume that
     /// takes no changes; the counts go on then.
     pub fn reset_errors(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         let mut committed = self.checkpoint.lock();
-        self.writable(&self.commit.lock())?;
+        self.writable_now()?;
         let health = &self.engine.store.disk.health;
         let before = health.reset_errors();
         let done = self.checkpoint_as(false, &mut committed);
@@ -50,6 +51,7 @@ impl Env {
     /// # Errors
     /// Those of [`checkpoint`](Env::checkpoint), or the device's.
     pub fn keep_errors(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         let mut committed = self.checkpoint.lock();
         let errors = self.errors();
         let end = self.commit.lock().end;

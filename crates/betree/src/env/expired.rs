@@ -39,6 +39,7 @@ impl Env {
         hi: &Cut,
         bytes_max: usize,
     ) -> Result<Swept> {
+        self.refuse_if_forked()?;
         let mut next = None;
         for _ in 0..TRIES_MAX {
             let mut transaction = self.begin(Isolation::Snapshot);

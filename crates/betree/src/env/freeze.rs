@@ -48,6 +48,7 @@ impl Env {
     /// As [`checkpoint`](Env::checkpoint): nothing was frozen. If the device refuses the superblock of the
     /// end, `while_frozen` has run, and the volume takes no more changes.
     pub fn freeze<T>(&self, while_frozen: impl FnOnce() -> T) -> Result<Option<T>> {
+        self.refuse_if_forked()?;
         let Some(mut committed) = self.checkpoint.try_lock() else { return Ok(None) };
         let standstill = self.stop_commits()?;
         self.checkpoint_as(true, &mut committed)?;

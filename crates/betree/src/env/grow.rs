@@ -62,8 +62,9 @@ impl Env {
     /// [`checkpoint`](Env::checkpoint); the volume's size is as it was then. A device that had grown by then
     /// stays so.
     pub fn grow(&self, growth: Growth) -> Result<u64> {
+        self.refuse_if_forked()?;
         let mut committed = self.checkpoint.lock();
-        self.writable(&self.commit.lock())?;
+        self.writable_now()?;
         let volume_bytes = committed.superblock.volume_bytes;
         let bytes = match growth {
             Growth::To(bytes) => bytes,
@@ -105,9 +106,10 @@ impl Env {
     /// # Errors
     /// [`Error::TooLarge`], and those of [`checkpoint`](Env::checkpoint); the limit stays as it was.
     pub fn set_growth_limit(&self, bytes: u64) -> Result<()> {
+        self.refuse_if_forked()?;
         Env::check_growth_limit(bytes)?;
         let mut committed = self.checkpoint.lock();
-        self.writable(&self.commit.lock())?;
+        self.writable_now()?;
         self.growth_limit_bytes.store(bytes, Ordering::Relaxed);
         let done = self.checkpoint_as(false, &mut committed);
         let stored_bytes = growth_limit::of(&committed.superblock.tail);
@@ -182,9 +184,10 @@ impl Env {
     /// # Errors
     /// Those of [`checkpoint`](Env::checkpoint).
     pub(super) fn grow_a_step(&self) -> Result<bool> {
+        self.refuse_if_forked()?;
         let mut committed = self.checkpoint.lock();
         let Some(bytes) = self.next_size(committed.superblock.volume_bytes) else { return Ok(false) };
-        self.writable(&self.commit.lock())?;
+        self.writable_now()?;
         if !self.may_begin_growth(bytes) {
             return Ok(false);
         }

@@ -36,8 +36,9 @@ impl Env {
     }
 
     fn change_identity(&self, change: impl FnOnce(&mut Identity)) -> Result<()> {
+        self.refuse_if_forked()?;
         let mut committed = self.checkpoint.lock();
-        self.writable(&self.commit.lock())?;
+        self.writable_now()?;
         change(&mut self.identity.lock());
         let done = self.checkpoint_as(false, &mut committed);
         if done.is_err() {

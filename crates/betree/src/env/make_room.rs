@@ -19,7 +19,11 @@ impl Env {
                 return Ok(commit);
             }
             drop(commit);
-            let made = self.make_room(claim);
+            let made = match self.engine.room().back(claim, 0) {
+                Ok(true) => continue,
+                Ok(false) | Err(Error::DeviceFull(_)) => self.make_room(claim),
+                Err(error) => Err(error),
+            };
             if claim.is_taken_always && made.as_ref().err().is_none_or(Error::is_want_of_space) {
                 return Ok(self.lock_thawed());
             }
@@ -36,12 +40,13 @@ impl Env {
         // The next checkpoint frees the extents that only the last one names.
         self.checkpoint()?;
         self.give_space_back(&fits)?;
-        while !fits() && self.grow_a_step()? {}
+        let room = || self.engine.room();
+        while !room().fits_volume(claim, 0) && self.grow_a_step()? {}
         // Views come after everything that needs no reader's consent.
         while !fits() && self.engine.end_oldest_view() {
             self.checkpoint()?;
         }
-        if claim.is_taken_always || fits() { Ok(()) } else { Err(Error::NoSpace) }
+        if claim.is_taken_always || fits() || room().back(claim, 0)? { Ok(()) } else { Err(Error::NoSpace) }
     }
 
     /// Sets `bytes` of room aside for batches that [draw](crate::Batch::draw) on it; other batches cannot use
@@ -50,6 +55,7 @@ impl Env {
     /// # Errors
     /// [`Error::NoSpace`] if there is too little, and those of [`checkpoint`](Env::checkpoint).
     pub fn set_aside(&self, bytes: u64) -> Result<()> {
+        self.refuse_if_forked()?;
         let beside_bytes = self.engine.room().reserve_bytes();
         let claim = Claim { needed_bytes: bytes, beside_bytes, drawn_bytes: 0, is_taken_always: false };
         let commit = self.lock_with_room(&claim)?;
@@ -69,6 +75,7 @@ impl Env {
     /// # Errors
     /// As [`checkpoint`](Env::checkpoint).
     pub fn reclaim(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         if self.opened.for_reading || self.is_frozen() {
             return Ok(());
         }

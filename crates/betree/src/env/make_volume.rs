@@ -75,6 +75,9 @@ impl Env {
             tail: TaggedTail::default(),
         };
         let space = space_of(&superblock);
+        if disk.is_sparse() {
+            space.doubt_backing();
+        }
         let store = Store {
             limits: Limits::of(geometry, space.total_blocks()),
             next_msn: AtomicU64::new(FIRST_MSN),

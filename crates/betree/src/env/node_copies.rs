@@ -37,8 +37,9 @@ impl Env {
     /// # Errors
     /// Those of [`checkpoint`](Env::checkpoint); the choice stays as it was.
     pub fn set_node_copies(&self, copies: NodeCopies) -> Result<()> {
+        self.refuse_if_forked()?;
         let mut committed = self.checkpoint.lock();
-        self.writable(&self.commit.lock())?;
+        self.writable_now()?;
         self.wants_node_copies.store(copies == NodeCopies::Two, Ordering::Relaxed);
         let done = self.checkpoint_as(false, &mut committed);
         let are_wanted = node_copies::of(&committed.superblock.tail) == NodeCopies::Two;
@@ -78,7 +79,7 @@ impl Env {
     /// # Errors
     /// Those of [`checkpoint`](Env::checkpoint), and of reads that are no damage.
     pub fn renew_node_copies(&self) -> Result<u64> {
-        self.writable(&self.commit.lock())?;
+        self.writable_now()?;
         self.engine.renew_other_copies(self.node_copies())?;
         self.checkpoint_if_open()?;
         Ok(self.engine.table.lock().with_other_copies(self.node_copies()).len() as u64)

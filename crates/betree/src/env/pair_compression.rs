@@ -18,11 +18,12 @@ impl Env {
     /// # Errors
     /// Those of [`checkpoint`](Env::checkpoint); nothing has changed then.
     pub fn let_pairs_ask(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         if self.engine.store.pairs_ask.load(Ordering::Acquire) {
             return Ok(());
         }
         let mut committed = self.checkpoint.lock();
-        self.writable(&self.commit.lock())?;
+        self.writable_now()?;
         self.pairs_are_to_ask.store(true, Ordering::Relaxed);
         let done = self.checkpoint_as(false, &mut committed);
         self.pairs_are_to_ask.store(false, Ordering::Relaxed);

@@ -140,6 +140,9 @@ impl Env {
             let _has_none = TableCopy::put(None, superblock.generation, &mut superblock.tail);
             slots::store(&disk, &superblock)?;
         }
+        if disk.is_sparse() && !for_reading {
+            space.doubt_backing();
+        }
         let discards = options.discard && !for_reading;
         if discards {
             space.note_freed();
@@ -221,6 +224,7 @@ impl Env {
             events::checkpoint_begins(false);
             let captured = engine.capture(next_msn);
             engine.write_checkpoint(&mut committed, captured, superblock.clone(), &|| ())?;
+            engine.replenish();
         }
         let log = Log::open_at(
             disk,

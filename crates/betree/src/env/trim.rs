@@ -35,6 +35,7 @@ impl Env {
     /// # Errors
     /// As there.
     pub fn trim_while(&self, go_on: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<u64> {
+        self.refuse_if_forked()?;
         let carry_out = || self.give_space_back(&|| false).and_then(|()| self.checkpoint());
         let mut told_bytes = 0u64;
         match carry_out() {
@@ -60,7 +61,7 @@ impl Env {
             }
             // No checkpoint makes another superblock durable meanwhile, and no close passes by.
             let _committed = self.checkpoint.lock();
-            self.writable(&self.commit.lock())?;
+            self.writable_now()?;
             told_blocks = told_blocks.saturating_add(self.engine.discard_if_free(*range)?);
             done_blocks = done_blocks.saturating_add(range.len_blocks);
         }

@@ -134,6 +134,9 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
+        if self.env.refuse_if_forked().is_err() {
+            return;
+        }
         self.env.engine.end_view(&self.live);
     }
 }

@@ -1,5 +1,6 @@
 //! Nodes and pieces between memory and device: compression, checksums and places.
 
+mod backing;
 mod block_reuse;
 mod copies;
 mod queue;
@@ -18,6 +19,7 @@ use betree_platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use betree_platform::{BLOCK_BYTES, Codec};
 use xxhash_rust::xxh3::xxh3_64;
 
+pub(crate) use backing::STEP_BLOCKS_MIN;
 pub(crate) use copies::{COPIED_FROM_HEIGHT, CopyState};
 pub(crate) use read::{ReadScope, Reading, Together};
 pub(crate) use readahead::{LEAVES_AHEAD, Readahead, Request};

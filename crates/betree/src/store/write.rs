@@ -321,10 +321,10 @@ impl Store {
     pub fn place_node(&self, encoded: Encoded) -> Result<Outgoing> {
         let Encoded { node, pieces, header_len, header_checksum, blocks, kept, wants_copy } = encoded;
         let kept_parts = kept.parts();
-        let extent = self.space.allocate_before(blocks as u64, usize::MAX, &kept_parts);
+        let extent = self.allocate(blocks as u64, usize::MAX, &kept_parts);
         let Some(mut extent) = extent else {
             kept.release();
-            return Err(Error::NoSpace);
+            return Err(self.no_room(blocks as u64));
         };
         if wants_copy {
             extent = self.with_node_copy(extent, blocks, &kept);

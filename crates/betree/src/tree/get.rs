@@ -52,6 +52,7 @@ impl Tree<'_> {
     /// range that covers the key; upserts on the way are applied on the way back (§3.1). Adds the number of
     /// nodes visited to `nodes`: each is lower than the one before.
     pub fn get(&self, key: &[u8], nodes: &AtomicU64) -> Result<Option<Vec<u8>>> {
+        self.store.disk.refuse_if_forked()?;
         let mut gone = None;
         loop {
             // Newest first.

@@ -106,6 +106,7 @@ impl Tree<'_> {
         queries: &AtomicU64,
         nodes: &AtomicU64,
     ) -> Result<Vec<Option<Vec<u8>>>> {
+        self.store.disk.refuse_if_forked()?;
         let mut order: Vec<(&[u8], usize)> = keys.iter().map(AsRef::as_ref).zip(0..).collect();
         order.sort_unstable();
         let mut waiting: VecDeque<Search<'_>> = VecDeque::new();

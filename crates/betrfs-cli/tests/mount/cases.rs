@@ -78,6 +78,7 @@ cases! {
     file_handle_stale: "file-handle-stale.sh", Mount;
     idmapped_mount: "idmapped-mount.sh", Mount;
     inode_flags: "inode-flags.py", Mount;
+    mapping_full: "mapping-full.py", NewVolume;
     mount_options: "mount-options.sh", Mount;
     remount_ro: "remount-ro.sh", Mount;
     seek_negative: "seek-negative.py", Mount;

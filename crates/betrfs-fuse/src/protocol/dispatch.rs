@@ -26,8 +26,8 @@ use crate::planted::{self, Bug};
 use crate::server::{Answer, Caller, Found, Server, Tasks, error_log};
 use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen, init};
 
-/// Files keep their pages between opens, and closing them sends no FLUSH.
-const OPENED_FILE: u32 = fopen::KEEP_CACHE | fopen::NOFLUSH;
+/// Files keep their pages between opens.
+const OPENED_FILE: u32 = fopen::KEEP_CACHE;
 /// The longest reply other than data, listings and extended attributes.
 pub const SHORT_REPLY_BYTES_MAX: usize = size_of::<wire::StatxOut>();
 /// The handle of all open files but those written past the kernel's pages: the node id says the rest.
@@ -242,8 +242,9 @@ impl Dispatch {
             Opcode::Tmpfile => {
                 let (create, _) = r.body.split::<wire::CreateIn>()?;
                 let new = r.new_node(FileType::Regular, (create.mode, create.umask), 0);
-                let entry = server.tmpfile(node, &new, OFlags::from_bits_retain(create.flags))?;
-                r.reply(&wire::CreateOut { entry: to_entry(&entry), open: opened() })
+                let flags = OFlags::from_bits_retain(create.flags);
+                let entry = server.tmpfile(node, &new, flags)?;
+                r.reply(&wire::CreateOut { entry: to_entry(&entry), open: opened(flags) })
             }
             Opcode::Open => {
                 let (open, _) = r.body.split::<wire::OpenIn>()?;
@@ -258,7 +259,7 @@ impl Dispatch {
                 // overwrite it.
                 let writes = flags & OFlags::ACCMODE != OFlags::RDONLY;
                 let past_pages = self.past_pages && writes && server.is_append_only(node);
-                r.reply(&if past_pages { opened_past_pages() } else { opened() })
+                r.reply(&if past_pages { opened_past_pages() } else { opened(flags) })
             }
             Opcode::Release => {
                 let (release, _) = r.body.split::<wire::ReleaseIn>()?;
@@ -289,8 +290,9 @@ impl Dispatch {
                 // At most the size of the request, which is a u32.
                 r.reply(&wire::WriteOut { size: written as u32, padding: 0 })
             }
-            // Only kernels without FOPEN_NOFLUSH send it. Closing a file promises nothing.
-            Opcode::Flush => Ok(0),
+            // ENOSYS tells the kernel to send no FLUSH. It still writes back the pages of mappings when a
+            // file is closed that may have some, and close(2) returns the error of a write-back.
+            Opcode::Flush => Err(Errno::NOSYS),
             Opcode::Fsync if planted::is(Bug::FsyncNotDone) => Ok(0),
             Opcode::Fsync => server.fsync(node).map(|()| 0),
             Opcode::Fsyncdir => server.fsyncdir(node).map(|()| 0),
@@ -497,8 +499,12 @@ fn no_entry() -> wire::EntryOut {
     wire::EntryOut { entry_valid: LIFETIME_SECONDS, ..wire::EntryOut::default() }
 }
 
-fn opened() -> wire::OpenOut {
-    wire::OpenOut { fh: HANDLE, open_flags: OPENED_FILE, backing_id: 0 }
+/// The open flags of a file. Only a descriptor for reading and writing can have a writable mapping: another
+/// one has nothing to write back when it is closed.
+fn opened(flags: OFlags) -> wire::OpenOut {
+    let is_mapped = flags & OFlags::ACCMODE == OFlags::RDWR;
+    let open_flags = if is_mapped { OPENED_FILE } else { OPENED_FILE | fopen::NOFLUSH };
+    wire::OpenOut { fh: HANDLE, open_flags, backing_id: 0 }
 }
 
 /// The open flags of a new file. A file created for writing alone goes past the kernel's pages: its
@@ -509,11 +515,11 @@ fn created(flags: OFlags, past_pages: bool) -> wire::OpenOut {
     if past_pages && flags & OFlags::ACCMODE == OFlags::WRONLY {
         return opened_past_pages();
     }
-    opened()
+    opened(flags)
 }
 
 fn opened_past_pages() -> wire::OpenOut {
-    let open_flags = OPENED_FILE | fopen::DIRECT_IO;
+    let open_flags = OPENED_FILE | fopen::NOFLUSH | fopen::DIRECT_IO;
     wire::OpenOut { fh: HANDLE_PAST_PAGES, open_flags, backing_id: 0 }
 }
 
@@ -527,6 +533,8 @@ mod tests {
             let open = created(flags, past_pages);
             assert_eq!(open.fh == HANDLE_PAST_PAGES, open.open_flags & fopen::DIRECT_IO != 0);
             assert_eq!(open.open_flags & OPENED_FILE, OPENED_FILE);
+            let is_mapped = flags & OFlags::ACCMODE == OFlags::RDWR;
+            assert_eq!(open.open_flags & fopen::NOFLUSH == 0, is_mapped, "{flags:?}");
             open.fh == HANDLE_PAST_PAGES
         };
         assert!(is_direct(OFlags::WRONLY | OFlags::CREATE, true));

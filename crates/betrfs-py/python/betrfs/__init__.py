@@ -9,7 +9,8 @@
         fs.clone_tree("project", "experiment")  # costs the same whatever the directory holds
 
 What was changed is durable after `sync`, after `close`, and within five seconds by itself. All can be used by many
-threads at once; no call holds Python's lock while it waits. Failures are `OSError`, with the system's numbers.
+threads at once; no call holds Python's lock while it waits. A fork of the process (`os.fork`, or `multiprocessing` with
+that start method) cannot use a volume that it inherits: its calls fail with `EBADF`. Failures are `OSError`, with the system's numbers.
 """
 
 from ._betrfs import Dir, DirEntry, File, Fs, Metadata, StatFs, Usage, Walk

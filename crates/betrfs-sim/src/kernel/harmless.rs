@@ -48,7 +48,7 @@ impl Kernel {
             ("INTERRUPT", request(Opcode::Interrupt, 0, &[0; 8], b""), Some(Errno::NOSYS)),
             ("OPENDIR", request(Opcode::Opendir, dir, &[0; 8], b""), Some(Errno::NOSYS)),
             ("INIT again", request(Opcode::Init, 0, &[0; 64], b""), Some(Errno::NOSYS)),
-            ("FLUSH", request(Opcode::Flush, any, &[0; 24], b""), None),
+            ("FLUSH", request(Opcode::Flush, any, &[0; 24], b""), Some(Errno::NOSYS)),
             ("LOOKUP without an end", request(Opcode::Lookup, dir, b"", b"name"), Some(Errno::INVAL)),
             ("LOOKUP in nothing", request(Opcode::Lookup, UNKNOWN_NODE, b"", b"a\0"), Some(Errno::STALE)),
             ("GETATTR of nothing", request(Opcode::Getattr, UNKNOWN_NODE, &[0; 16], b""), Some(Errno::STALE)),

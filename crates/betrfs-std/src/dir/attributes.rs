@@ -60,7 +60,7 @@ impl Dir {
 
     fn set(&self, found: &Found, set: &SetAttr) -> Kinded<()> {
         self.opened().refuse_read_only()?;
-        self.opened().volume.setattr(found.id(), set)?;
+        self.opened().volume()?.setattr(found.id(), set)?;
         Ok(())
     }
 
@@ -121,6 +121,7 @@ impl Dir {
     /// # Errors
     /// The volume's.
     pub fn statfs(&self) -> Result<StatFs> {
-        self.opened().volume.statfs_at(self.id()).of("examine the volume of", self.given_path())
+        let room = self.opened().volume().and_then(|volume| volume.statfs_at(self.id()));
+        room.of("examine the volume of", self.given_path())
     }
 }

@@ -99,7 +99,7 @@ impl Dir {
         self.opened().refuse_read_only()?;
         self.may_use(&dir, WRITE | SEARCH)?;
         let new = self.new_node(FileType::Regular, FILE_MODE);
-        match self.opened().volume.create_with(dir.id, &name, &new, contents) {
+        match self.opened().volume()?.create_with(dir.id, &name, &new, contents) {
             Ok(entry) => {
                 drop(Found::new(self.opened(), entry));
                 Ok(true)
@@ -154,7 +154,7 @@ impl Dir {
         let mut done = 0;
         while done < attr.size {
             let rest = attr.size - done;
-            match self.opened().volume.copy_range(source.id(), done, target.id(), done, rest)? {
+            match self.opened().volume()?.copy_range(source.id(), done, target.id(), done, rest)? {
                 // The source was cut meanwhile.
                 0 => break,
                 copied => done += copied,

@@ -36,7 +36,7 @@ impl Dir {
     fn make_dir(&self, path: &Path) -> Kinded<()> {
         let (dir, name) = self.new_entry(path, true)?;
         let new = self.new_node(FileType::Directory, 0o777);
-        let entry = self.opened().volume.create(dir.id, &name, &new)?;
+        let entry = self.opened().volume()?.create(dir.id, &name, &new)?;
         drop(Found::new(self.opened(), entry));
         Ok(())
     }
@@ -92,7 +92,7 @@ impl Dir {
             return Err(if is_dir { VolumeError::IsADirectory } else { VolumeError::NotADirectory }.into());
         }
         self.may_take(&dir, &name)?;
-        Ok(self.opened().volume.unlink(dir.id, &name)?)
+        Ok(self.opened().volume()?.unlink(dir.id, &name)?)
     }
 
     /// Removes an empty directory.
@@ -109,7 +109,7 @@ impl Dir {
         let Parent { dir, last, .. } = self.parent(path)?;
         let name = removable(last)?;
         self.may_take(&dir, &name)?;
-        self.opened().volume.rmdir(dir.id, &name)?;
+        self.opened().volume()?.rmdir(dir.id, &name)?;
         Ok(())
     }
 
@@ -190,7 +190,7 @@ impl Dir {
                 return Err(refused);
             }
         }
-        match self.opened().volume.rename(from.dir.id, &name, to.dir.id, &new_name, flags) {
+        match self.opened().volume()?.rename(from.dir.id, &name, to.dir.id, &new_name, flags) {
             // That there is nothing to rename comes first, as in rename(2).
             Err(error @ VolumeError::NameTooLong) => {
                 self.child(&from.dir, &name)?;
@@ -207,7 +207,7 @@ impl Dir {
             if here.id == InodeId::ROOT {
                 return Ok(false);
             }
-            here = Found::new(self.opened(), self.opened().volume.parent(here.id)?).node;
+            here = Found::new(self.opened(), self.opened().volume()?.parent(here.id)?).node;
         }
         Ok(true)
     }
@@ -258,7 +258,7 @@ impl Dir {
                     Err(kind) => kind,
                 });
             }
-            let entry = self.opened().volume.link(source.id(), dir.id, &name)?;
+            let entry = self.opened().volume()?.link(source.id(), dir.id, &name)?;
             drop(Found::new(self.opened(), entry));
             Ok(())
         };
@@ -276,7 +276,7 @@ impl Dir {
             check_path(target)?;
             let (dir, name) = self.new_entry(link, false)?;
             let (uid, gid) = (self.caller().uid, self.caller().gid);
-            let entry = self.opened().volume.symlink(dir.id, &name, target, uid, gid)?;
+            let entry = self.opened().volume()?.symlink(dir.id, &name, target, uid, gid)?;
             drop(Found::new(self.opened(), entry));
             Ok(())
         };
@@ -290,7 +290,7 @@ impl Dir {
     /// `EINVAL` if it is none.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let path = path.as_ref();
-        let target = || Ok(self.opened().volume.readlink(self.find(path, false)?.id())?);
+        let target = || Ok(self.opened().volume()?.readlink(self.find(path, false)?.id())?);
         let target: Kinded<Vec<u8>> = target();
         target.map(|target| PathBuf::from(OsString::from_vec(target))).of("read symbolic link", path)
     }
@@ -305,7 +305,7 @@ impl Dir {
     }
 
     fn path_of(&self, path: &Path) -> Kinded<PathBuf> {
-        let volume = &self.opened().volume;
+        let volume = self.opened().volume()?;
         let bytes = match self.locate(path, true, Purpose::Use)? {
             Located::Missing { .. } => return Err(VolumeError::NotFound.into()),
             Located::There { found, .. } if found.is_dir() => volume.path(found.id())?,
@@ -327,7 +327,7 @@ impl Dir {
     /// # Errors
     /// `ENOENT` if the directory was removed.
     pub fn path(&self) -> Result<PathBuf> {
-        let path = self.opened().volume.path(self.id());
+        let path = self.opened().volume().and_then(|volume| volume.path(self.id()));
         path.map(|path| PathBuf::from(OsString::from_vec(path))).of("tell the path of", self.given_path())
     }
 }

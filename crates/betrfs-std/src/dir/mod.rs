@@ -51,7 +51,7 @@ struct Handle {
 
 impl Dir {
     pub(crate) fn root(opened: &Arc<Opened>, caller: Caller) -> Kinded<Dir> {
-        let root = Found::new(opened, opened.volume.resolve(b"/")?);
+        let root = Found::new(opened, opened.volume()?.resolve(b"/")?);
         let (opened, caller, path) = (Arc::clone(opened), Arc::new(caller), Path::new("/").into());
         Ok(Dir(Arc::new(Handle { opened, caller, node: root.node, path })))
     }
@@ -111,7 +111,7 @@ impl Dir {
 
     /// What decides whether the caller may use an inode.
     fn judged(&self, node: &Node) -> Kinded<Judged> {
-        let attr = self.0.opened.volume.getattr(node.id)?;
+        let attr = self.0.opened.volume()?.getattr(node.id)?;
         self.0.opened.judged(&self.0.caller, node.id, attr)
     }
 

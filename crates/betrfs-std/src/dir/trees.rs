@@ -26,7 +26,7 @@ impl Dir {
             self.must_be_trusted()?;
             let source = self.find(from, false)?;
             let (dir, name) = self.new_entry(to, source.is_dir())?;
-            let entry = self.opened().volume.clone_inode(source.id(), dir.id, &name)?;
+            let entry = self.opened().volume()?.clone_inode(source.id(), dir.id, &name)?;
             drop(Found::new(self.opened(), entry));
             Ok(())
         };
@@ -50,7 +50,7 @@ impl Dir {
         let Parent { dir, last, .. } = self.parent(path)?;
         let name = removable(last)?;
         let found = self.child(&dir, &name)?;
-        let volume = &self.opened().volume;
+        let volume = self.opened().volume()?;
         match found.attr.file_type {
             FileType::Directory => {
                 self.may_take(&dir, &name)?;
@@ -101,7 +101,7 @@ impl Dir {
             self.opened().refuse_read_only()?;
             let snapshots = self.snapshots_of(dir)?;
             let new = self.new_node(FileType::Directory, 0o777);
-            let entry = self.opened().volume.create(snapshots.id(), name.as_bytes(), &new)?;
+            let entry = self.opened().volume()?.create(snapshots.id(), name.as_bytes(), &new)?;
             drop(Found::new(self.opened(), entry));
             Ok(())
         };
@@ -117,7 +117,7 @@ impl Dir {
         let dir = dir.as_ref();
         let list = || {
             let (snapshots, mut names) = (self.snapshots_of(dir)?, Vec::new());
-            self.opened().volume.readdir(snapshots.id(), 0, Objects::None, &mut |entry| {
+            self.opened().volume()?.readdir(snapshots.id(), 0, Objects::None, &mut |entry| {
                 names.push(OsString::from_vec(entry.name.to_vec()));
                 true
             })?;
@@ -137,7 +137,7 @@ impl Dir {
         let remove = || {
             self.opened().refuse_read_only()?;
             let snapshots = self.snapshots_of(dir)?;
-            self.opened().volume.rmdir(snapshots.id(), name.as_bytes())?;
+            self.opened().volume()?.rmdir(snapshots.id(), name.as_bytes())?;
             Ok(())
         };
         let done: Kinded<()> = remove();
@@ -161,7 +161,7 @@ impl Dir {
         let path = path.as_ref();
         let usage = || {
             self.must_be_trusted()?;
-            Ok(self.opened().volume.usage(self.find(path, true)?.id())?)
+            Ok(self.opened().volume()?.usage(self.find(path, true)?.id())?)
         };
         let usage: Kinded<Usage> = usage();
         usage.of("tell the usage of", path)

@@ -21,7 +21,7 @@ impl Dir {
         let get = || {
             let found = self.find(path, true)?;
             may_use_xattr(self.caller(), &self.judged_found(&found)?, name, XattrAccess::Get)?;
-            Ok(self.opened().volume.get_xattr(found.id(), name)?)
+            Ok(self.opened().volume()?.get_xattr(found.id(), name)?)
         };
         let value: Kinded<Vec<u8>> = get();
         value.of("get an extended attribute of", path)
@@ -45,7 +45,7 @@ impl Dir {
             self.opened().refuse_read_only()?;
             let found = self.find(path, true)?;
             may_use_xattr(self.caller(), &self.judged_found(&found)?, name, XattrAccess::Change)?;
-            let volume = &self.opened().volume;
+            let volume = self.opened().volume()?;
             let Some(kind) = AclKind::of_name(name) else {
                 return Ok(volume.set_xattr(found.id(), name, value.as_ref(), mode)?);
             };
@@ -63,7 +63,7 @@ impl Dir {
     /// `ENOENT`.
     pub fn list_xattrs(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>> {
         let path = path.as_ref();
-        let list = || Ok(self.opened().volume.list_xattrs(self.find(path, true)?.id())?);
+        let list = || Ok(self.opened().volume()?.list_xattrs(self.find(path, true)?.id())?);
         let mut names: Vec<Vec<u8>> = Kinded::<_>::of(list(), "list the extended attributes of", path)?;
         names.retain(|name| self.caller().is_root() || !name.starts_with(b"trusted."));
         Ok(names.into_iter().map(OsString::from_vec).collect())
@@ -79,7 +79,7 @@ impl Dir {
             self.opened().refuse_read_only()?;
             let found = self.find(path, true)?;
             may_use_xattr(self.caller(), &self.judged_found(&found)?, name, XattrAccess::Change)?;
-            Ok(self.opened().volume.remove_xattr(found.id(), name)?)
+            Ok(self.opened().volume()?.remove_xattr(found.id(), name)?)
         };
         let done: Kinded<()> = remove();
         done.of("remove an extended attribute of", path)

@@ -78,6 +78,7 @@ impl Tree<'_> {
         direction: Direction,
         points_max: usize,
     ) -> Result<Chunk> {
+        self.store.disk.refuse_if_forked()?;
         let most = (self.geometry.basement_bytes / SMALL_MESSAGE_BYTES) as usize;
         let points_max = points_max.min(most.clamp(1, MEMTABLE_POINTS_MAX));
         let mut gone = None;
