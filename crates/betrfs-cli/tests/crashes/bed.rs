@@ -3,8 +3,6 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
-use std::time::Duration;
 
 use betree_sim::SimDisk;
 use betree_std::StdPlatform;
@@ -14,12 +12,9 @@ use tempfile::TempDir;
 
 use crate::disk_log::{DiskLog, Note};
 use crate::judge::{Plan, Seen, judge};
-use crate::mounted::{betrfs, ok, run, watch};
+use crate::mounted::{betrfs, ok, run};
 use crate::recorded_disk::{Manner, RecordedDisk};
 use crate::tree::Tree;
-
-/// The time after which a test counts as hanging.
-const TIME_MAX: Duration = Duration::from_secs(300);
 
 /// A mounted volume on a recorded disk.
 pub struct Bed {
@@ -29,7 +24,6 @@ pub struct Bed {
     pub disk: RecordedDisk,
     states: Vec<Tree>,
     folder: TempDir,
-    _watchdog: Sender<()>,
 }
 
 impl Bed {
@@ -47,8 +41,7 @@ impl Bed {
         let empty = Arc::new(SimDisk::new(bytes));
         Volume::format(empty.clone(), &FormatOptions::default(), &StdPlatform::new()).unwrap();
         let disk = RecordedDisk::serve(empty.crash(0), &held);
-        let watchdog = watch(dir.clone(), TIME_MAX);
-        let mut bed = Bed { dir, disk, states: Vec::new(), folder, _watchdog: watchdog };
+        let mut bed = Bed { dir, disk, states: Vec::new(), folder };
         bed.mount();
         bed.known();
         bed

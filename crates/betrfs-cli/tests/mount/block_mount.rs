@@ -7,7 +7,7 @@ use std::process::Command;
 use rustix::process::{Signal, kill_process};
 
 use crate::block_device::LoopDevice;
-use crate::mounted::{Mounted, alone, betrfs, ok, refused, told, wait_for_end};
+use crate::mounted::{Mounted, betrfs, ok, refused, told, wait_for_end};
 
 /// The loop devices that stand for a file.
 fn loop_devices_of(file: &Path) -> Vec<String> {
@@ -43,8 +43,7 @@ fn data_synced_by_syncfs_survives_the_server() {
 
 #[test]
 fn the_sync_command_works_where_syncfs_does_not() {
-    let alone = alone();
-    let mounted = Mounted::beside_none(&alone);
+    let mounted = Mounted::unmounted();
     // As for users other than root: without loop devices, in a mount namespace that hides them.
     let script = r#"
         set -e
@@ -134,8 +133,7 @@ fn a_block_device_is_mounted_again_after_its_server_was_killed() {
 
 #[test]
 fn a_volume_is_mounted_even_without_loop_devices() {
-    let alone = alone();
-    let mounted = Mounted::beside_none(&alone);
+    let mounted = Mounted::unmounted();
     let script = r#"
         set -e
         mount --bind /dev/null /dev/loop-control

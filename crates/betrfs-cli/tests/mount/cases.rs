@@ -5,12 +5,8 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use crate::mounted::{Mounted, told};
-
-/// The time limit of a case.
-const TIME_MAX: Duration = Duration::from_secs(600);
 
 /// The argument of a script.
 enum On {
@@ -25,9 +21,8 @@ fn scripts() -> &'static Path {
 }
 
 fn run(name: &str, on: On) {
-    let mounted = Mounted::lasting("4G", TIME_MAX);
-    let mut script = Command::new("timeout");
-    script.arg(TIME_MAX.as_secs().to_string()).arg(scripts().join(name));
+    let mounted = Mounted::of_size("4G");
+    let mut script = Command::new(scripts().join(name));
     script.env("BETRFS", env!("CARGO_BIN_EXE_betrfs"));
     match on {
         On::Mount => {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::mounted::{Mounted, alone, betrfs, check_failed, is_damaged, ok, refused, run, told};
+use crate::mounted::{Mounted, betrfs, check_failed, is_damaged, ok, refused, run, told};
 use crate::schemas::valid;
 
 #[test]
@@ -305,8 +305,7 @@ fn fsck_tells_damage_from_failure_by_its_exit_code() {
 /// In a mount namespace of its own, with a `/dev` that has nothing but `null`.
 #[test]
 fn a_missing_dev_fuse_is_reported_with_the_way_out() {
-    let alone = alone();
-    let mounted = Mounted::beside_none(&alone);
+    let mounted = Mounted::unmounted();
     let script = "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && exec \"$@\"";
     let mut command = Command::new("timeout");
     command.args([

@@ -10,13 +10,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use parking_lot::RwLockWriteGuard;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
-use crate::mounted::{Mounted, alone, betrfs, ok, soon};
-
-type Alone = RwLockWriteGuard<'static, ()>;
+use crate::mounted::{Mounted, betrfs, ok, soon};
 
 const BYTES_MAX: usize = 128;
 
@@ -77,23 +74,24 @@ impl Handle {
     }
 }
 
-/// Has the kernel forget what nobody uses, of all mounts: others' tests count the requests that follow.
-fn drop_caches(_alone: &Alone) {
+/// Has the kernel forget what is not in use, on all mounts. Other tests count the requests that follow, so
+/// these tests run alone: see .config/nextest.toml.
+fn drop_caches() {
     fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
 }
 
 /// Whether a handle is stale once the kernel has forgotten its object, which it holds until the RELEASE of a
 /// file that was closed is answered.
-fn is_stale(alone: &Alone, mounted: &Mounted, handle: &Handle) -> bool {
+fn is_stale(mounted: &Mounted, handle: &Handle) -> bool {
     soon(|| {
-        drop_caches(alone);
+        drop_caches();
         handle.open(&mounted.dir).err() == Some(Errno::STALE)
     })
 }
 
 /// Does it after dropping the kernel's caches, then after a remount.
-fn forgotten_and_remounted(alone: &Alone, mounted: &Mounted, check: impl Fn(&str)) {
-    drop_caches(alone);
+fn forgotten_and_remounted(mounted: &Mounted, check: impl Fn(&str)) {
+    drop_caches();
     check("forgotten");
     mounted.remount();
     check("remounted");
@@ -101,8 +99,7 @@ fn forgotten_and_remounted(alone: &Alone, mounted: &Mounted, check: impl Fn(&str
 
 #[test]
 fn handles_of_files_and_directories_outlive_the_kernels_memory_and_the_mount() {
-    let alone = alone();
-    let mounted = Mounted::beside_none(&alone);
+    let mounted = Mounted::unmounted();
     mounted.mount();
     fs::create_dir_all(mounted.path("a/b/c")).unwrap();
     fs::write(mounted.path("a/b/c/file"), "text").unwrap();
@@ -112,7 +109,7 @@ fn handles_of_files_and_directories_outlive_the_kernels_memory_and_the_mount() {
     let (file, linked, dir, root) = (handle("a/b/c/file"), handle("linked"), handle("a/b/c"), handle(""));
     let ino = fs::metadata(mounted.path("a/b/c")).unwrap().ino();
     fs::remove_file(mounted.path("linked")).unwrap();
-    forgotten_and_remounted(&alone, &mounted, |when| {
+    forgotten_and_remounted(&mounted, |when| {
         assert_eq!(file.read(&mounted.dir).as_deref(), Ok("text"), "{when}");
         assert_eq!(linked.read(&mounted.dir).as_deref(), Ok("of two names"), "{when}");
         let opened = root.open(&mounted.dir).unwrap();
@@ -132,8 +129,7 @@ fn handles_of_files_and_directories_outlive_the_kernels_memory_and_the_mount() {
 
 #[test]
 fn a_handle_leads_to_where_the_object_is_now() {
-    let alone = alone();
-    let mounted = Mounted::beside_none(&alone);
+    let mounted = Mounted::unmounted();
     mounted.mount();
     for (path, text) in [("d/e/deep", "deep"), ("d/one", "one"), ("d/two", "two"), ("over", "over")] {
         fs::create_dir_all(mounted.path(path).parent().unwrap()).unwrap();
@@ -150,7 +146,7 @@ fn a_handle_leads_to_where_the_object_is_now() {
     let (one, two) = (mounted.path("d/one"), mounted.path("d/two"));
     rustix::fs::renameat_with(rustix::fs::CWD, &one, rustix::fs::CWD, &two, RenameFlags::EXCHANGE).unwrap();
     fs::rename(mounted.path("d/one"), mounted.path("over")).unwrap();
-    forgotten_and_remounted(&alone, &mounted, |when| {
+    forgotten_and_remounted(&mounted, |when| {
         for (handle, path) in &handles {
             let name = Path::new(path).file_name().unwrap().to_str().unwrap();
             assert_eq!(handle.read(&mounted.dir).as_deref(), Ok(name), "{when}");
@@ -164,8 +160,7 @@ fn a_handle_leads_to_where_the_object_is_now() {
 
 #[test]
 fn the_handle_of_a_removed_object_is_stale() {
-    let alone = alone();
-    let mounted = Mounted::beside_none(&alone);
+    let mounted = Mounted::unmounted();
     mounted.mount();
     fs::create_dir_all(mounted.path("d/inner")).unwrap();
     for name in ["plain", "open", "d/below", "d/inner/below"] {
@@ -188,17 +183,16 @@ fn the_handle_of_a_removed_object_is_stale() {
     names.iter().filter(|name| !mounted.path(name).exists()).for_each(|name| {
         fs::write(mounted.path(name), "another").unwrap();
     });
-    forgotten_and_remounted(&alone, &mounted, |when| {
+    forgotten_and_remounted(&mounted, |when| {
         for (handle, path) in &handles {
-            assert!(is_stale(&alone, &mounted, handle), "{path}, {when}");
+            assert!(is_stale(&mounted, handle), "{path}, {when}");
         }
     });
 }
 
 #[test]
 fn copies_and_snapshots_have_handles_of_their_own() {
-    let alone = alone();
-    let mounted = Mounted::beside_none(&alone);
+    let mounted = Mounted::unmounted();
     mounted.mount();
     fs::create_dir_all(mounted.path("d/inner")).unwrap();
     fs::write(mounted.path("d/inner/file"), "old").unwrap();
@@ -210,7 +204,7 @@ fn copies_and_snapshots_have_handles_of_their_own() {
     fs::write(mounted.path("d/inner/file"), "new").unwrap();
     fs::write(mounted.path("copy/inner/file"), "copied").unwrap();
     fs::rename(mounted.path("copy"), mounted.path("moved")).unwrap();
-    forgotten_and_remounted(&alone, &mounted, |when| {
+    forgotten_and_remounted(&mounted, |when| {
         let read = |handle: &Handle| handle.read(&mounted.dir);
         assert_eq!(read(&original).as_deref(), Ok("new"), "{when}");
         assert_eq!(read(&copy).as_deref(), Ok("copied"), "{when}");
@@ -222,7 +216,7 @@ fn copies_and_snapshots_have_handles_of_their_own() {
     // A snapshot brought back is a copy: handles of what it replaces are stale.
     ok(&betrfs().arg("rm-tree").arg("--snapshots").arg(mounted.path("d")).output().unwrap());
     for handle in [original, in_snapshot] {
-        assert!(is_stale(&alone, &mounted, &handle));
+        assert!(is_stale(&mounted, &handle));
     }
 }
 

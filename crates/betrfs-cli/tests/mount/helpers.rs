@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use crate::mounted::{Mounted, alone, betrfs, ok, refused, told};
+use crate::mounted::{Mounted, betrfs, ok, refused, told};
 
 /// The program under a helper's name.
 fn helper(mounted: &Mounted, name: &str) -> PathBuf {
@@ -170,8 +170,7 @@ fn a_remount_changes_the_named_options_and_the_server_heeds_it() {
 /// In a mount namespace with a /sbin and an /etc that the test may write to.
 #[test]
 fn installed_helpers_let_mount_find_the_type_of_a_file() {
-    let others = alone();
-    let mounted = Mounted::beside_none(&others);
+    let mounted = Mounted::unmounted();
     let script = r#"
         set -e
         layers=$(dirname "$2")/layers
@@ -254,8 +253,7 @@ fn other_programs_helpers_are_left_alone() {
 /// /sbin, /etc and /run of its own.
 #[test]
 fn a_mount_with_users_is_unmounted_by_anybody_and_no_other_is() {
-    let others = alone();
-    let mounted = Mounted::beside_none(&others);
+    let mounted = Mounted::unmounted();
     let script = r#"
         set -e
         volume=$2

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::block_device::LoopDevice;
-use crate::mounted::{Mounted, alone, betrfs, check_failed, ok, refused, told, wait_for_end};
+use crate::mounted::{Mounted, betrfs, check_failed, ok, refused, told, wait_for_end};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
@@ -307,8 +307,7 @@ fn the_log_has_a_mounts_life() {
 /// In a mount namespace of its own, where the test receives the system's log.
 #[test]
 fn without_a_file_the_log_goes_to_the_system() {
-    let alone = alone();
-    let mounted = Mounted::beside_none(&alone);
+    let mounted = Mounted::unmounted();
     let path = mounted.volume.with_file_name("system-log");
     let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
     let script =

@@ -1,30 +1,17 @@
-//! A volume on a mount by the real binary; a test that hangs is ended.
+//! A volume on a mount by the real binary. Each test has a process, a mount namespace and temporary files of
+//! its own, and an end if it hangs: see setup/run-test.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use tempfile::TempDir;
-
-/// Time after which a test counts as hanging: its mount is removed and the process ended.
-const TEST_TIME_MAX: Duration = Duration::from_secs(600);
-
-/// Lock for tests with a mount namespace: a new namespace copies the mounts of all other tests, which would
-/// then outlive their unmounts.
-static MOUNTS: RwLock<()> = RwLock::new(());
-
-/// For a test that makes a mount namespace: no other test has a volume mounted meanwhile.
-pub fn alone() -> RwLockWriteGuard<'static, ()> {
-    MOUNTS.write()
-}
 
 /// The binary under test.
 pub fn betrfs() -> Command {
@@ -77,9 +64,6 @@ pub struct Mounted {
     pub volume: PathBuf,
     pub dir: PathBuf,
     temp: TempDir,
-    _watchdog: Sender<()>,
-    // Released last, after the unmount.
-    _shared: Option<RwLockReadGuard<'static, ()>>,
 }
 
 impl Mounted {
@@ -90,27 +74,11 @@ impl Mounted {
 
     /// A volume of a size, not mounted yet.
     pub fn of_size(size: &str) -> Mounted {
-        Mounted::lasting(size, TEST_TIME_MAX)
-    }
-
-    /// A volume of a size, not mounted yet, for a test that may take this long.
-    pub fn lasting(size: &str, time_max: Duration) -> Mounted {
-        // Recursive, as a test may have several volumes.
-        Mounted::made(size, time_max, Some(MOUNTS.read_recursive()))
-    }
-
-    /// A volume of 1 GiB, not mounted yet, for a test that is [`alone`].
-    pub fn beside_none(_alone: &RwLockWriteGuard<'static, ()>) -> Mounted {
-        Mounted::made("1G", TEST_TIME_MAX, None)
-    }
-
-    fn made(size: &str, time_max: Duration, shared: Option<RwLockReadGuard<'static, ()>>) -> Mounted {
         let temp = tempfile::tempdir().unwrap();
         let (volume, dir) = (temp.path().join("volume"), temp.path().join("mnt"));
         std::fs::create_dir(&dir).unwrap();
         ok(&betrfs().arg("mkfs").arg(&volume).args(["--size", size]).output().unwrap());
-        let watchdog = watch(dir.clone(), time_max);
-        Mounted { volume, dir, temp, _watchdog: watchdog, _shared: shared }
+        Mounted { volume, dir, temp }
     }
 
     /// A volume of 1 GiB, mounted.
@@ -141,7 +109,7 @@ impl Mounted {
     /// Unmounts and closes it.
     pub fn umount(&self) {
         let umount = || betrfs().arg("umount").arg(&self.dir).output().unwrap();
-        // A child that another test starts holds this process's descriptors until it executes.
+        // A child that another thread of the test starts holds its descriptors until it executes.
         let busy = |output: &Output| told(output).contains("in use");
         let tries = std::iter::repeat_with(umount).take(200);
         let mut tries = tries.inspect(|_| thread::sleep(Duration::from_millis(10)));
@@ -290,7 +258,7 @@ fn requests_in(stats: &serde_json::Value, name: &str) -> u64 {
 }
 
 /// Whether a condition comes to hold within 20 seconds: close(2) does not wait for its RELEASE, and a child
-/// that another test starts holds descriptors of this process until it executes.
+/// that another thread starts holds descriptors of this process until it executes.
 pub fn soon(holds: impl Fn() -> bool) -> bool {
     let tries = std::iter::repeat_with(holds).take(4000);
     tries
@@ -324,17 +292,4 @@ fn detach(dir: &Path) {
     let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
     // Fails if nothing is mounted, which is no error.
     let _ = rustix::mount::unmount(dir, flags);
-}
-
-/// Ends the process if the sender still lives after the time a test may take.
-pub fn watch(dir: PathBuf, time_max: Duration) -> Sender<()> {
-    let (alive, ended) = mpsc::channel();
-    thread::spawn(move || {
-        if ended.recv_timeout(time_max) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("a test on {} hangs", dir.display());
-            detach(&dir);
-            std::process::abort();
-        }
-    });
-    alive
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::mounted::{Mounted, alone, betrfs, ended_with, ok, refused};
+use crate::mounted::{Mounted, betrfs, ended_with, ok, refused};
 
 /// What a remount comes to.
 enum Comes {
@@ -102,9 +102,8 @@ const SCRIPT: &str = r#"
 
 #[test]
 fn each_option_is_changed_by_a_remount_or_refused_by_its_name() {
-    let others = alone();
     for how in ["betrfs", "mount"] {
-        let mounted = Mounted::beside_none(&others);
+        let mounted = Mounted::unmounted();
         let mut shell = Command::new("timeout");
         shell.args(["80", "unshare", "--mount", "bash", "-c", SCRIPT, "bash", env!("CARGO_BIN_EXE_betrfs")]);
         shell.arg(&mounted.volume).arg(&mounted.dir).arg(how);

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::mounted::{Mounted, alone, betrfs, ended_with, ok, refused, run};
+use crate::mounted::{Mounted, betrfs, ended_with, ok, refused, run};
 
 const UUID: &str = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
 const LABEL: &str = "my disk";
@@ -81,8 +81,7 @@ fn file_1_knows_a_volume_by_the_projects_magic() {
 /// `udevadm test` carries out the rules for one device, links and database included.
 #[test]
 fn udevs_rule_makes_tags_known_to_mount_fstab_lsblk_and_findmnt() {
-    let others = alone();
-    let mounted = Mounted::beside_none(&others);
+    let mounted = Mounted::unmounted();
     make(&mounted.volume);
     let script = r#"
         set -e

@@ -5,7 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use betree_sim::Rng;
 
@@ -81,7 +81,7 @@ fn a_hundred_clones_of_a_tree_change_apart_and_their_space_is_freed() {
 
     let start = Instant::now();
     let lap = |what: &str| println!("{:6.1} s: {what}", start.elapsed().as_secs_f64());
-    let mounted = Mounted::lasting("16G", Duration::from_secs(1800));
+    let mounted = Mounted::of_size("16G");
     mounted.mount();
     let tree = mounted.path("tree");
     fs::create_dir(&tree).unwrap();

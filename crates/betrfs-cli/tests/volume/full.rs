@@ -4,7 +4,6 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -96,7 +95,7 @@ fn fallocated_space_is_there_for_the_file_and_not_for_others() {
 
 #[test]
 fn a_full_volume_keeps_its_files_and_frees_deleted_space() {
-    let mounted = Mounted::lasting("256M", Duration::from_secs(600));
+    let mounted = Mounted::of_size("256M");
     mounted.mount();
     let empty = available(&mounted);
     let bytes_of = |files: u64| (0..files).map(|number| size_of(number) as u64).sum::<u64>();

@@ -1,7 +1,7 @@
 //! A source tree, in the long suite that of Linux: unpacked, compared, built in, kept in git.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use betree_sim::harness::is_long;
 
@@ -23,7 +23,7 @@ fn a_source_tree_is_stored_whole_and_can_be_worked_in() {
 
     let start = Instant::now();
     let lap = |what: &str| println!("{:6.1} s: {what}", start.elapsed().as_secs_f64());
-    let mounted = Mounted::lasting("8G", Duration::from_secs(1800));
+    let mounted = Mounted::of_size("8G");
     mounted.mount();
     fs::create_dir(mounted.path("tree")).unwrap();
     unpack(&tar, &mounted.path("tree"));

@@ -21,7 +21,7 @@ fn a_killed_server_loses_nothing_that_was_synced_and_leaves_nothing_half_done() 
     let seed = setting("BETRFS_SEED", by_chance.into());
     println!("again with BETRFS_SEED={seed} (what it does is the same, what runs first is not)");
     let mut rng = Rng::new(seed);
-    let mounted = Mounted::lasting("4G", Duration::from_secs(900));
+    let mounted = Mounted::of_size("4G");
     mounted.mount();
     let new = |n| History::new(mounted.path(format!("thread{n}")), seed % 1000 * THREADS + n);
     let mut histories: Vec<History> = (0..THREADS).map(new).collect();

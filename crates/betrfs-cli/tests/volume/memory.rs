@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::mounted::Mounted;
 use crate::programs::{check_is_clean, noise, setting, source_tar, unpack};
@@ -17,7 +17,7 @@ fn block(file: u64, index: u64) -> Vec<u8> {
 #[test]
 fn the_servers_memory_stays_small_under_load() {
     let gib = setting("BETRFS_MEMORY_GIB", 8);
-    let mounted = Mounted::lasting(&format!("{}G", gib + gib / 4 + 4), Duration::from_secs(1800));
+    let mounted = Mounted::of_size(&format!("{}G", gib + gib / 4 + 4));
     mounted.mount_with_cache("256M");
     let start = Instant::now();
     let lap = |what: &str| {
@@ -53,7 +53,7 @@ const FILES_EACH: u64 = 120;
 
 #[test]
 fn names_and_files_that_the_kernel_holds_take_little_memory() {
-    let mounted = Mounted::lasting("4G", Duration::from_secs(600));
+    let mounted = Mounted::of_size("4G");
     mounted.mount_with_cache("64M");
     let dir = |number: u64| mounted.path(format!("directory{number:04}"));
     (0..DIRS).for_each(|number| std::fs::create_dir(dir(number)).unwrap());

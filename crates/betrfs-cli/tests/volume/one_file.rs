@@ -5,7 +5,6 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use betree_sim::Rng;
 use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
@@ -218,7 +217,7 @@ fn mapped(dir: &Path) -> PathBuf {
 fn a_file_holds_the_bytes_written_to_it() {
     let seed = setting("BETRFS_SEED", 1);
     let tools = tempfile::tempdir().unwrap();
-    let mounted = Mounted::lasting("1G", Duration::from_secs(900));
+    let mounted = Mounted::of_size("1G");
     mounted.mount();
     let path = mounted.path("subject");
     let file = open(&path);

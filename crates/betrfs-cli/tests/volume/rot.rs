@@ -4,7 +4,6 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Output;
-use std::time::Duration;
 
 use betree_sim::Rng;
 use rustix::process::{Signal, kill_process};
@@ -96,7 +95,7 @@ fn restore(volume: &Path, file: &File, whole: &[u8]) {
 #[test]
 fn a_flipped_byte_is_reported_or_does_no_harm() {
     let seed = setting("BETRFS_SEED", 1);
-    let mounted = Mounted::lasting("64M", Duration::from_secs(900));
+    let mounted = Mounted::of_size("64M");
     mounted.mount();
     write_files(&mounted);
     mounted.umount();
@@ -121,7 +120,7 @@ fn a_flipped_byte_is_reported_or_does_no_harm() {
 #[test]
 fn a_flipped_byte_of_a_volume_that_was_not_closed_gets_a_verdict() {
     let seed = setting("BETRFS_SEED", 1);
-    let mounted = Mounted::lasting("64M", Duration::from_secs(900));
+    let mounted = Mounted::of_size("64M");
     mounted.mount();
     write_files(&mounted);
     File::open(&mounted.dir).unwrap().sync_all().unwrap();
@@ -159,7 +158,7 @@ fn a_volume_of_a_later_format_is_refused_and_named_so() {
 
 #[test]
 fn a_volume_cut_anywhere_is_refused_and_not_changed() {
-    let mounted = Mounted::lasting("64M", Duration::from_secs(300));
+    let mounted = Mounted::of_size("64M");
     mounted.mount();
     write_files(&mounted);
     mounted.umount();
@@ -181,7 +180,7 @@ fn a_volume_cut_anywhere_is_refused_and_not_changed() {
 #[test]
 fn every_file_that_cannot_be_read_is_listed_by_the_check() {
     let seed = setting("BETRFS_SEED", 1);
-    let mounted = Mounted::lasting("64M", Duration::from_secs(900));
+    let mounted = Mounted::of_size("64M");
     mounted.mount();
     write_files(&mounted);
     mounted.umount();
