@@ -142,8 +142,16 @@ const EIO: i32 = 5;
 /// Linux's error numbers for a full disk and a full quota.
 const ENOSPC: i32 = 28;
 const EDQUOT: i32 = 122;
+/// Linux's error number for a call on a device that was released.
+const ESHUTDOWN: i32 = 108;
 
 impl DeviceError {
+    /// Whether the device was released before the call, as when a volume is closed: that says nothing about
+    /// what is stored.
+    pub fn is_released(&self) -> bool {
+        self.errno == ESHUTDOWN
+    }
+
     /// Whether the storage under the device is full: the file system that holds it as a file, or a pool.
     pub fn is_full(&self) -> bool {
         matches!(self.errno, ENOSPC | EDQUOT)

@@ -24,7 +24,7 @@ use betree_platform::sync::atomic::Ordering;
 use crate::dict::Dict;
 use crate::engine::checkpoint::Committed;
 use crate::env::Env;
-use crate::error::{Result, counted};
+use crate::error::{Error, Result, counted};
 use crate::node_id::NodeId;
 use crate::views::Live;
 pub use finding::{Finding, FindingCode, KeyRange, Place, Remedy};
@@ -136,9 +136,24 @@ impl Env {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Interrupted`] by `progress`; [`Error::ViewEnded`] if space is short; [`Error::ReadOnly`] for
-    /// a volume with features of later versions. A problem found is not an error.
+    /// [`Error::Interrupted`] by `progress` or by a close; [`Error::ViewEnded`] if space is short;
+    /// [`Error::ReadOnly`] for a volume with features of later versions. A problem found is not an error.
     pub fn check_in_use(
+        &self,
+        tell: &mut dyn FnMut(Finding),
+        progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let disk = &self.engine.store.disk;
+        let mut tell_of_open = |found| {
+            if !disk.is_released() {
+                tell(found);
+            }
+        };
+        let checked = self.check_all_in_use(&mut tell_of_open, progress);
+        if disk.is_released() { Err(Error::Interrupted) } else { checked }
+    }
+
+    fn check_all_in_use(
         &self,
         tell: &mut dyn FnMut(Finding),
         progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_platform::sync::atomic::{AtomicU64, Ordering};
+use betree_platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use betree_platform::sync::{Mutex, RwLock, RwLockWriteGuard};
 use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp, Read};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -41,6 +41,8 @@ pub(crate) struct Disk {
     writes: AtomicU64,
     write_bytes: AtomicU64,
     syncs: AtomicU64,
+    /// Whether a read has failed because the device was released.
+    is_released: AtomicBool,
 }
 
 /// The calls of a [`Disk`] so far, and their bytes. Failed calls count too, refused ones do not.
@@ -74,6 +76,7 @@ impl Disk {
             writes: AtomicU64::new(0),
             write_bytes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
+            is_released: AtomicBool::new(false),
         }
     }
 
@@ -141,9 +144,23 @@ impl Disk {
         debug_assert!(is_in_blocks(offset, buf.len()));
         self.count_reads(1, buf.len());
         self.device.read_at(offset, buf).map_err(|error| {
-            self.health.count_error(ErrorKind::Read);
+            self.note_failed_read(&error);
             Error::Device(error)
         })
+    }
+
+    /// Counts a failed read. One of a released device is no error of the device.
+    fn note_failed_read(&self, error: &DeviceError) {
+        if error.is_released() {
+            self.is_released.store(true, Ordering::Relaxed);
+        } else {
+            self.health.count_error(ErrorKind::Read);
+        }
+    }
+
+    /// Whether a read has failed because the device was released: what else failed may have failed for this.
+    pub(crate) fn is_released(&self) -> bool {
+        self.is_released.load(Ordering::Relaxed)
     }
 
     /// Makes several reads together, each in whole blocks, and sets the result of each.
@@ -160,9 +177,7 @@ impl Disk {
                 self.device.read_many(reads);
             }
         }
-        for _ in reads.iter().filter(|read| read.result.is_err()) {
-            self.health.count_error(ErrorKind::Read);
-        }
+        reads.iter().filter_map(|read| read.result.err()).for_each(|error| self.note_failed_read(&error));
     }
 
     /// Counts a round of reads.

@@ -143,7 +143,7 @@ impl Env {
     /// # Errors
     /// [`Error::NoMemory`]; [`Error::ReadOnly`] for a volume with features of later versions, or one that is
     /// to be mended and takes no changes; those of the checkpoint at the end, if no problem was found: else a
-    /// note tells of them. A problem found is not an error, and neither is an end by `step`.
+    /// note tells of them. A problem found is not an error, and neither is an end by `step` or by a close.
     pub fn scrub(
         &self,
         options: ScrubOptions,
@@ -187,6 +187,9 @@ impl Env {
         };
         // Even if it was interrupted: the next one goes on from there.
         let kept = mended.and(self.checkpoint_if_open());
+        if self.engine.store.disk.is_released() {
+            return Ok(record);
+        }
         let _: ControlFlow<()> = scrubbed?;
         match kept {
             // What was found is more than an error tells.
@@ -241,7 +244,11 @@ impl Scrub<'_, '_> {
         }
     }
 
+    /// Counts and reports a finding, unless it may only be that the volume was closed meanwhile.
     fn found(&mut self, found: Finding) {
+        if self.env.engine.store.disk.is_released() {
+            return;
+        }
         self.record.problems += u64::from(found.is_problem);
         (self.tell)(found);
     }
@@ -282,6 +289,9 @@ impl Scrub<'_, '_> {
         self.record.read_bytes += bytes;
         self.done_bytes += bytes;
         self.all_bytes = self.all_bytes.max(self.done_bytes);
+        if self.env.engine.store.disk.is_released() {
+            return ControlFlow::Break(());
+        }
         (self.step)(ScrubStep { bytes, done_bytes: self.done_bytes, all_bytes: self.all_bytes })
     }
 

@@ -1,8 +1,9 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use betree_platform::{Device, DeviceError};
+use betree_platform::{Device, DeviceError, DeviceOp};
 
 use super::*;
 use crate::batch::Batch;
@@ -14,14 +15,26 @@ const D: DictId = DictId(0);
 const GEOMETRY: Geometry =
     Geometry { node_bytes: 16 << 10, basement_bytes: 4 << 10, fanout_max: 8, log_bytes: 1 << 20, dicts: 2 };
 
-/// Counts the reads of each block.
+/// Counts the reads of each block, and is released after a number of reads.
 struct Counting {
     device: Arc<MemDevice>,
     reads: Mutex<Vec<u32>>,
+    reads_left: AtomicU32,
+}
+
+impl Counting {
+    fn new(device: Arc<MemDevice>) -> Counting {
+        let (reads, reads_left) = (Mutex::new(alloc::vec![0; 4096]), AtomicU32::new(u32::MAX));
+        Counting { device, reads, reads_left }
+    }
 }
 
 impl Device for Counting {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> core::result::Result<(), DeviceError> {
+        let take = |left: u32| left.checked_sub(1);
+        if self.reads_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_err() {
+            return Err(DeviceError { op: DeviceOp::Read, offset, len: buf.len() as u64, errno: 108 });
+        }
         let first = (offset / BLOCK) as usize;
         let mut reads = self.reads.lock().unwrap();
         reads[first..first + buf.len() / BLOCK_BYTES].iter_mut().for_each(|count| *count += 1);
@@ -56,7 +69,7 @@ impl Volume {
     fn new() -> Volume {
         let device = MemDevice::new(4096);
         Env::format(device.clone(), &GEOMETRY, [1; 16]).unwrap();
-        let device = Arc::new(Counting { reads: Mutex::new(alloc::vec![0; 4096]), device });
+        let device = Arc::new(Counting::new(device));
         let env = Volume::open(&device);
         for round in 0..40_u32 {
             let mut batch = Batch::new();
@@ -172,8 +185,7 @@ fn the_record_survives_a_crash_and_is_not_that_of_a_copy() {
     drop(backup);
     volume.env.abandon();
     assert_eq!(Volume::open(&volume.device).last_scrub(), Some(record));
-    let device =
-        Arc::new(Counting { reads: Mutex::new(alloc::vec![0; 4096]), device: MemDevice::holding(copy) });
+    let device = Arc::new(Counting::new(MemDevice::holding(copy)));
     assert_eq!(Volume::open(&device).last_scrub(), None);
 }
 
@@ -278,4 +290,26 @@ fn copies_of_superblocks_and_node_table_are_mended_if_that_is_asked_for() {
     let found = scrub(OnDamage::Mend);
     assert!(page_is_bad(&found) && found.contains(&Code::BadSuperblock), "{found:?}");
     assert_eq!(scrub(OnDamage::Tell), []);
+}
+
+/// A close releases the device, perhaps in the middle of a scrub or a check: then reads fail.
+#[test]
+fn a_close_interrupts_scrubs_and_checks_and_is_no_finding() {
+    for reads in (0..60).chain([100, 200]) {
+        let volume = Volume::new();
+        volume.device.reads_left.store(reads, Ordering::SeqCst);
+        let errors = volume.env.errors();
+        let (record, found) = volume.scrub(ScrubFrom::Start, usize::MAX);
+        assert_eq!(
+            (record.state, record.problems, found),
+            (ScrubState::Interrupted, 0, alloc::vec![]),
+            "{reads} reads"
+        );
+        let mut found = Vec::new();
+        let mut tell = |finding| found.push(finding);
+        let checked = volume.env.check_in_use(&mut tell, &mut |_, _| ControlFlow::Continue(()));
+        assert_eq!((checked, found), (Err(Error::Interrupted), alloc::vec![]), "{reads} reads");
+        assert_eq!(volume.env.errors(), errors, "{reads} reads");
+        volume.env.abandon();
+    }
 }
