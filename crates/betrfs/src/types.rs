@@ -247,6 +247,10 @@ pub struct SetAttr {
     /// Whether to clear set-id bits and a program's capabilities: the caller is about to change the contents,
     /// or changes the size, and has no privilege to keep them (`CAP_FSETID`).
     pub kill_set_id: bool,
+    /// Whether the caller is outside of the object's group and has no privilege to keep set-id bits. Then a
+    /// change that clears set-id bits also clears set-group-id of a file without execute permission for the
+    /// group.
+    pub outside_group: bool,
 }
 
 /// Which entries of a listing include their objects.

@@ -77,6 +77,7 @@ cases! {
     mount_options: "mount-options.sh", Mount;
     remount_ro: "remount-ro.sh", Mount;
     seek_negative: "seek-negative.py", Mount;
+    sgid_without_group_exec: "sgid-without-group-exec.py", Mount;
     sparse_blocks: "sparse-blocks.sh", Mount;
     suid_after_write: "suid-after-write.py", Mount;
     sync_is_not_durable: "sync-is-not-durable.sh", Mount;
