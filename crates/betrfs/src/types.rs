@@ -493,6 +493,16 @@ pub struct Owned {
     pub(crate) notes: u64,
 }
 
+/// What the caller may remember of a directory whose contents were removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RemovedBelow {
+    /// Objects that the caller holds and whose attributes have changed.
+    pub changed: Vec<InodeId>,
+    /// Names of entries that were in memory, each with its directory: the one that was emptied, or the entry
+    /// with its snapshots.
+    pub names: Vec<(InodeId, Arc<[u8]>)>,
+}
+
 /// What has changed beside the new state of a directory that was brought back to a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {

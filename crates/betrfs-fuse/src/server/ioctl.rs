@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use betree_platform::{BLOCK_BYTES, Platform};
 use betree_std::StdPlatform;
-use betrfs::{Held, InodeId, Restored, SnapshotsBelow};
+use betrfs::{Held, InodeId, RemovedBelow, Restored, SnapshotsBelow};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
@@ -116,14 +116,13 @@ impl Server {
         Ok([start, told_bytes, len_min])
     }
 
-    /// IOCTL: removes everything below a directory; returns the nodes whose attributes changed unknown to the
-    /// kernel.
+    /// IOCTL: removes everything below a directory.
     pub fn empty(
         &self,
         node: InodeId,
         snapshots: SnapshotsBelow,
         caller: Caller<'_>,
-    ) -> Answer<Vec<InodeId>> {
+    ) -> Answer<RemovedBelow> {
         let rights = self.rights(caller)?;
         self.may_change()?;
         match rights {
