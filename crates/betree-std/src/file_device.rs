@@ -160,9 +160,7 @@ impl FileDevice {
             let mut options = OpenOptions::new();
             options.read(true).write(access.writes()).custom_flags(flags.bits().cast_signed());
             options.open(&itself).map_err(|source| match source.raw_os_error() {
-                Some(errno) if errno == Errno::BUSY.raw_os_error() => {
-                    OpenError::InUse { path: path.to_owned() }
-                }
+                Some(errno) if errno == Errno::BUSY.raw_os_error() => OpenError::in_use(path),
                 _ => failed("open", source),
             })
         };

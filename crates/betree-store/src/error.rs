@@ -123,7 +123,7 @@ pub enum Error {
         position: u64,
     },
     /// A key is too long, or one that a clone would make.
-    #[error("dictionary {dict:?}: a key of {bytes} bytes is over the limit of {limit_bytes}")]
+    #[error("dictionary {dict:?}: a key of {bytes} bytes is over the limit of {limit_bytes} bytes")]
     KeyTooLong {
         /// The dictionary.
         dict: String,
@@ -134,7 +134,7 @@ pub enum Error {
     },
     /// A value is too large.
     #[error(
-        "dictionary {dict:?}, key {}: a value of {bytes} bytes is over the limit of {limit_bytes}",
+        "dictionary {dict:?}, key {}: a value of {bytes} bytes is over the limit of {limit_bytes} bytes",
         shown(key)
     )]
     ValueTooLarge {
@@ -148,7 +148,7 @@ pub enum Error {
         limit_bytes: usize,
     },
     /// A batch is too large to be one.
-    #[error("a batch of {bytes} bytes is over the limit of {limit_bytes}")]
+    #[error("a batch of {bytes} bytes is over the limit of {limit_bytes} bytes")]
     BatchTooLarge {
         /// Its size.
         bytes: usize,
@@ -156,7 +156,7 @@ pub enum Error {
         limit_bytes: usize,
     },
     /// A transaction has more changes than one can have: a sixteenth of the cache, and no more than a batch.
-    #[error("a transaction of {bytes} bytes is over the limit of {limit_bytes}")]
+    #[error("a transaction of {bytes} bytes is over the limit of {limit_bytes} bytes")]
     TransactionTooLarge {
         /// The size that it would have.
         bytes: usize,

@@ -204,7 +204,7 @@ fn failed(doing: &'static str, path: &Path, source: io::Error) -> Error {
 fn refused(path: &Path, error: OpenError) -> Error {
     let path = path.to_owned();
     match error {
-        OpenError::InUse { .. } => Error::InUse { holder: holder(&path), path },
+        OpenError::InUse { holder, .. } => Error::InUse { holder: holder.map(|holder| holder.pid), path },
         OpenError::Exists { .. } => Error::InUse { path, holder: None },
         OpenError::WrongKind { what, .. } => Error::NotAStore { path, why: format!("it is {what}") },
         OpenError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
@@ -213,20 +213,4 @@ fn refused(path: &Path, error: OpenError) -> Error {
         OpenError::Io { doing, source, .. } => Error::Io { doing, path, source },
         OpenError::WriteProtected { .. } => failed("write to", &path, Errno::ROFS.into()),
     }
-}
-
-/// The process that holds a lock on the file, as /proc/locks tells.
-fn holder(path: &Path) -> Option<u32> {
-    use std::os::unix::fs::MetadataExt;
-    let found = std::fs::metadata(path).ok()?;
-    let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
-    let place = format!("{major:02x}:{minor:02x}:{}", found.ino());
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    // 1: FLOCK  ADVISORY  WRITE 4071 08:01:1577 0 EOF
-    locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).find_map(
-        |fields| match fields[..] {
-            [_, "FLOCK", _, _, pid, at, ..] if at == place => pid.parse().ok(),
-            _ => None,
-        },
-    )
 }

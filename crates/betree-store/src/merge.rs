@@ -152,7 +152,9 @@ impl Merges {
             Ok(Err(why)) => Err(failed(why)),
             Ok(Ok(Some(new))) if new.len() > MERGED_BYTES_MAX => {
                 let bytes = new.len();
-                Err(failed(format!("its value of {bytes} bytes is over the limit of {MERGED_BYTES_MAX}")))
+                Err(failed(format!(
+                    "its value of {bytes} bytes is over the limit of {MERGED_BYTES_MAX} bytes"
+                )))
             }
             Ok(Ok(new)) => Ok(new),
         }
@@ -200,7 +202,9 @@ impl Upsert for Merges {
         match merged.err().zip(new.as_ref().map(Vec::len)) {
             Some((why, bytes)) if bytes > UNMERGED_BYTES_MAX => {
                 let limit_bytes = UNMERGED_BYTES_MAX;
-                Err(failed(format!("{why}, and {bytes} bytes of deltas are over the limit of {limit_bytes}")))
+                Err(failed(format!(
+                    "{why}, and {bytes} bytes of deltas are over the limit of {limit_bytes} bytes"
+                )))
             }
             _ => Ok(match (expires_ns, new) {
                 (None, new) => new,

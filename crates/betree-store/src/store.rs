@@ -314,12 +314,19 @@ fn full_or_failed(error: DeviceError) -> betree::Error {
     if error.is_full() { betree::Error::DeviceFull(error) } else { betree::Error::Device(error) }
 }
 
+/// How the upserts of a BetrFS volume begin their description.
+const FILE_SYSTEM: &str = "`block` ";
+
 /// The error of a file whose volume cannot be opened.
 fn refused(path: &Path, error: betree::Error) -> Error {
     let path = path.to_owned();
     match error {
         betree::Error::NotAVolume { why } => Error::NotAStore { path, why },
         betree::Error::Truncated { .. } => Error::NotAStore { path, why: error.to_string() },
+        betree::Error::OtherUpsert { made_with, .. } if made_with.starts_with(FILE_SYSTEM) => {
+            let why = "it is a BetrFS volume with files: mount it (`betrfs mount`)";
+            Error::NotAStore { path, why: why.into() }
+        }
         betree::Error::OtherUpsert { made_with, .. } => {
             Error::NotAStore { path, why: format!("it is a volume for the upserts of {made_with}") }
         }

@@ -339,7 +339,9 @@ impl From<Errno> for RemoveTreeError {
 /// empty directory, or nothing.
 ///
 /// # Errors
-/// Nothing was removed then.
+/// `ENOTEMPTY` if something was created in it meanwhile: then everything that was there before is removed,
+/// and the kernel remembers none of it. After any other error nothing was removed, or the directory itself is
+/// left empty.
 pub fn remove_tree(dir: &Path, snapshots: SnapshotsBelow) -> Result<(), RemoveTreeError> {
     let (parent, name) = open_parent(dir)?;
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -367,7 +369,14 @@ pub fn remove_tree(dir: &Path, snapshots: SnapshotsBelow) -> Result<(), RemoveTr
         emptied => emptied?,
     }
     drop(open);
-    Ok(rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?)
+    let removed = rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR);
+    if removed.is_err()
+        && let Ok(open) = rustix::fs::openat(&parent, name, flags, Mode::empty())
+    {
+        // The kernel has dropped the removed names after that. The first failure is the one to report.
+        let _ = wait_written_back(&File::from(open));
+    }
+    Ok(removed?)
 }
 
 /// The snapshots that hold an open directory.

@@ -8,7 +8,7 @@ use crate::dir::{Dir, FILE_MODE};
 use crate::error::{Context, ErrorKind, Kinded, Result};
 use crate::file::{Access, File};
 use crate::opened::Found;
-use crate::permission::{READ, SEARCH, WRITE, kills_set_id, may};
+use crate::permission::{READ, SEARCH, WRITE, may, set_by_writer};
 use crate::resolve::{Located, Purpose};
 
 /// How often a path is walked again when others remove what it led to before it is open.
@@ -174,8 +174,7 @@ impl OpenOptions {
         }
         let file = self.opened(dir, path, found.clone())?;
         if self.truncate {
-            let kill_set_id = kills_set_id(dir.caller(), &found.attr);
-            let set = SetAttr { size: Some(0), kill_set_id, ..SetAttr::default() };
+            let set = SetAttr { size: Some(0), ..set_by_writer(dir.caller(), &found.attr) };
             dir.opened().volume()?.setattr(found.id(), &set)?;
         }
         Ok(file)

@@ -163,6 +163,9 @@ impl Error {
     }
 }
 
+/// How the upserts of a `betree-store` begin their description.
+const STORE: &str = "`betree-store` ";
+
 impl From<betree::Error> for Error {
     fn from(error: betree::Error) -> Error {
         match error {
@@ -170,6 +173,9 @@ impl From<betree::Error> for Error {
             betree::Error::ReadOnly { why } => Error::ReadOnly { why },
             betree::Error::KeyTooLong { .. } => Error::NameTooLong,
             betree::Error::NotAVolume { why } => Error::NotAVolume { why },
+            betree::Error::OtherUpsert { made_with, .. } if made_with.starts_with(STORE) => {
+                Error::NotAVolume { why: "it is a key-value store: use `betrfs kv`".into() }
+            }
             betree::Error::ViewEnded => Error::StateGivenUp,
             other => Error::Engine(other),
         }

@@ -32,7 +32,7 @@ impl Locked {
                 Access::Looking => Ok(()),
             };
             locked.map_err(|error| match error {
-                TryLockError::WouldBlock => OpenError::InUse { path: path.to_owned() },
+                TryLockError::WouldBlock => OpenError::in_use(path),
                 TryLockError::Error(source) => OpenError::Io { doing: "lock", path: path.to_owned(), source },
             })
         };

@@ -36,6 +36,30 @@ const DISCARDS_MAX: usize = 4096;
 /// The most blocks of a discard: no extent gets them meanwhile.
 const DISCARD_BLOCKS_MAX: u64 = 16 << 10;
 
+/// The free space that a trim discards.
+#[derive(Clone, Copy)]
+pub(crate) struct Discards {
+    /// The first block.
+    pub start_block: u64,
+    /// The block after the last one.
+    pub end_block: u64,
+    /// The fewest free blocks in a row that are worth a discard.
+    pub blocks_min: u64,
+}
+
+impl Discards {
+    /// Those of the whole volume.
+    pub const ALL: Discards = Discards { start_block: 0, end_block: u64::MAX, blocks_min: 0 };
+
+    /// The part of a free range to discard; `None` if there is none, or it is too short.
+    fn of(&self, free: BlockRange) -> Option<BlockRange> {
+        let start_block = free.start_block.max(self.start_block);
+        let end_block = free.start_block.saturating_add(free.len_blocks).min(self.end_block);
+        let len_blocks = end_block.saturating_sub(start_block);
+        (len_blocks >= self.blocks_min.max(1)).then_some(BlockRange { start_block, len_blocks })
+    }
+}
+
 /// The last checkpoint, which the superblock on the device points to.
 pub(crate) struct Committed {
     pub superblock: Superblock,
@@ -189,8 +213,8 @@ impl Engine {
         }
     }
 
-    /// The free ranges, cut to the length of a discard.
-    pub fn free_pieces(&self) -> Vec<BlockRange> {
+    /// The free ranges in a part of the volume, cut to the length of a discard.
+    pub fn free_pieces(&self, part: &Discards) -> Vec<BlockRange> {
         let pieces = |range: BlockRange| {
             let end = range.start_block.saturating_add(range.len_blocks);
             let starts = (range.start_block..end).step_by(DISCARD_BLOCKS_MAX as usize);
@@ -199,7 +223,8 @@ impl Engine {
                 len_blocks: DISCARD_BLOCKS_MAX.min(end - start_block),
             })
         };
-        self.store.space.free_ranges().into_iter().flat_map(pieces).collect()
+        let free = self.store.space.free_ranges().into_iter();
+        free.filter_map(|range| part.of(range)).flat_map(pieces).collect()
     }
 
     /// Discards a range if all of it is free, but for what a sparse device keeps allocated; returns the

@@ -13,6 +13,7 @@ mod above_damage;
 mod access_lists;
 mod damaged;
 mod forged;
+mod interrupted;
 mod list_file;
 mod log_loss;
 mod own_names;

@@ -24,7 +24,7 @@ use super::panics::answering;
 use super::{Answerer, NotifySink, Outcome};
 use crate::planted::{self, Bug};
 use crate::server::{Answer, Caller, Found, Server, Tasks, error_log};
-use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen, init};
+use crate::wire::{self, Body, InHeader, Listing, Opcode, fopen, init};
 
 /// Files keep their pages between opens.
 const OPENED_FILE: u32 = fopen::KEEP_CACHE;
@@ -185,10 +185,13 @@ impl Dispatch {
             Opcode::Getattr => r.reply_attr(&server.getattr(node)?, self.attr_seconds(node)),
             Opcode::Setattr => {
                 let (set, _) = r.body.split::<wire::SetattrIn>()?;
-                if set.valid & fattr::KILL_SUIDGID != 0 {
-                    self.kill_set_id(node, || false)?;
+                let mut change = from_setattr(&set);
+                if change.kill_set_id {
+                    self.kill_set_id(node, r.caller(), || false)?;
+                    // Of a special file they are cleared together with the change of the owner.
+                    change.outside_group = r.caller().is_outside_group(&server.getattr(node)?);
                 }
-                r.reply_attr(&server.setattr(node, &from_setattr(&set))?, self.attr_seconds(node))
+                r.reply_attr(&server.setattr(node, &change)?, self.attr_seconds(node))
             }
             Opcode::Statx => {
                 let attr = server.getattr(node)?;
@@ -250,7 +253,7 @@ impl Dispatch {
                 let (open, _) = r.body.split::<wire::OpenIn>()?;
                 let flags = OFlags::from_bits_retain(open.flags);
                 if open.open_flags & wire::OPEN_KILL_SUIDGID != 0 {
-                    self.kill_set_id(node, || false)?;
+                    self.kill_set_id(node, r.caller(), || false)?;
                 }
                 if server.open(node, flags)? {
                     forget_inode(&*self.sink, node.0, Pages::None);
@@ -277,7 +280,7 @@ impl Dispatch {
                 let data = all.get(..write.size as usize).ok_or(Errno::INVAL)?;
                 let data = if planted::is(Bug::WriteSizeIgnored) { all } else { data };
                 if write.write_flags & wire::WRITE_KILL_SUIDGID != 0 {
-                    self.kill_set_id(node, || false)?;
+                    self.kill_set_id(node, r.caller(), || false)?;
                 }
                 if write.fh != HANDLE_PAST_PAGES {
                     server.writes_pages(node);
@@ -322,7 +325,7 @@ impl Dispatch {
             Opcode::Fallocate => {
                 let (f, _) = r.body.split::<wire::FallocateIn>()?;
                 let caller = r.caller();
-                self.kill_set_id(node, || caller.keeps_set_id())?;
+                self.kill_set_id(node, caller, || caller.keeps_set_id())?;
                 server.fallocate(node, f.mode, f.offset, f.length).map(|()| 0)
             }
             Opcode::Lseek => {
@@ -390,11 +393,11 @@ impl Dispatch {
     }
 
     /// Clears the set-id bits of a file whose contents are about to change, unless they may stay.
-    fn kill_set_id(&self, node: InodeId, may_stay: impl FnOnce() -> bool) -> Answer<()> {
+    fn kill_set_id(&self, node: InodeId, caller: Caller<'_>, may_stay: impl FnOnce() -> bool) -> Answer<()> {
         if planted::is(Bug::SetIdKept) {
             return Ok(());
         }
-        if self.server.kill_set_id(node, may_stay)? && !planted::is(Bug::SetIdNotTold) {
+        if self.server.kill_set_id(node, caller, may_stay)? && !planted::is(Bug::SetIdNotTold) {
             forget_inode(&*self.sink, node.0, Pages::None);
         }
         Ok(())
@@ -419,7 +422,8 @@ impl Dispatch {
 
     fn copy(&self, from: InodeId, r: &Request<'_, '_>) -> Answer<u64> {
         let (c, _) = r.body.split::<wire::CopyFileRangeIn>()?;
-        self.kill_set_id(InodeId(c.nodeid_out), || r.caller().keeps_set_id())?;
+        let caller = r.caller();
+        self.kill_set_id(InodeId(c.nodeid_out), caller, || caller.keeps_set_id())?;
         self.server.copy_file_range((from, c.offset_in), (InodeId(c.nodeid_out), c.offset_out), c.len)
     }
 

@@ -6,7 +6,7 @@
 
 use std::fs;
 
-use betrfs::{FlagSetter, User};
+use betrfs::{Attr, FlagSetter, User};
 
 /// The capability to set flags of other users' inodes, if the kernel does not check the owner.
 const CAP_FOWNER: u32 = 3;
@@ -16,6 +16,9 @@ const CAP_FSETID: u32 = 4;
 const CAP_LINUX_IMMUTABLE: u32 = 9;
 /// The capability that `trusted.` attributes are for.
 const CAP_SYS_ADMIN: u32 = 21;
+
+const SET_GROUP_ID: u16 = 0o2000;
+const GROUP_EXECUTE: u16 = 0o0010;
 
 /// What is known of the tasks that send requests.
 pub trait Tasks: Send + Sync {
@@ -96,6 +99,15 @@ impl Caller<'_> {
     /// say.
     pub fn keeps_set_id(self) -> bool {
         self.has(CAP_FSETID)
+    }
+
+    /// Whether a change by this task that clears set-id bits also clears set-group-id of an object without
+    /// execute permission for its group: the task is not in that group and has no `CAP_FSETID`. The kernel
+    /// leaves this to the server, and so does `FUSE_HANDLE_KILLPRIV_V2`. A task that nobody knows is outside.
+    pub fn is_outside_group(self, attr: &Attr) -> bool {
+        let is_for_group = attr.perm & (SET_GROUP_ID | GROUP_EXECUTE) == SET_GROUP_ID;
+        let is_in = || self.user_and_groups().is_some_and(|user| user.groups.contains(&attr.gid));
+        is_for_group && !self.keeps_set_id() && !is_in()
     }
 
     /// Whether it may see `trusted.` attributes.

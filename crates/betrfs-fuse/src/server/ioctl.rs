@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use betree_platform::Platform;
+use betree_platform::{BLOCK_BYTES, Platform};
 use betree_std::StdPlatform;
-use betrfs::{Held, InodeId, Restored, SnapshotsBelow};
+use betrfs::{Held, InodeId, RemovedBelow, Restored, SnapshotsBelow};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
@@ -100,26 +100,29 @@ impl Server {
         Ok([usage.stored_bytes, usage.exclusive_bytes])
     }
 
-    /// IOCTL: discards all free space, if the whole volume is asked for, as fstrim(8) does by itself. The
-    /// second number of the answer is that of the bytes.
+    /// IOCTL: discards the free space in `len` bytes of the volume from `start` on, where at least `len_min`
+    /// bytes in a row are free. The second number of the answer is that of the discarded bytes.
     pub fn trim(&self, [start, len, len_min]: [u64; 3], caller: Caller<'_>) -> Answer<[u64; 3]> {
         may_do_all(caller)?;
         self.may_change()?;
-        if (start, len) != (0, u64::MAX) {
-            return Err(Errno::OPNOTSUPP);
+        let env = self.volume.env();
+        let volume_bytes = env.volume_bytes();
+        // As on ext4 and Btrfs.
+        if start >= volume_bytes || len < BLOCK_BYTES as u64 {
+            return Err(Errno::INVAL);
         }
-        let told_bytes = self.volume.env().trim().map_err(betrfs::Error::from).answer()?;
+        let range = start..start.saturating_add(len).min(volume_bytes);
+        let told_bytes = env.trim_range(range, len_min).map_err(betrfs::Error::from).answer()?;
         Ok([start, told_bytes, len_min])
     }
 
-    /// IOCTL: removes everything below a directory; returns the nodes whose attributes changed unknown to the
-    /// kernel.
+    /// IOCTL: removes everything below a directory.
     pub fn empty(
         &self,
         node: InodeId,
         snapshots: SnapshotsBelow,
         caller: Caller<'_>,
-    ) -> Answer<Vec<InodeId>> {
+    ) -> Answer<RemovedBelow> {
         let rights = self.rights(caller)?;
         self.may_change()?;
         match rights {

@@ -21,11 +21,12 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::inherited::{self, Kept};
+use super::interrupt::Interrupt;
 use super::later::{Entry, Later};
 use super::list::List;
 use super::target::Target;
 use crate::bar::LateBar;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Kind, Outcome};
 
 /// The template of the bar.
 const COPYING: &str = "copying: {msg} objects, {binary_bytes} {binary_bytes_per_sec}";
@@ -66,6 +67,7 @@ pub struct Copy {
     data_bytes: u64,
     /// Why nothing more can be copied.
     failure: Option<Failure>,
+    interrupt: Interrupt,
 }
 
 /// The object that is being made.
@@ -146,7 +148,7 @@ fn times(atime_ns: i64, mtime_ns: i64) -> Timestamps {
 
 impl Copy {
     /// A copy into an empty target.
-    pub fn new(target: Target, list: List) -> Result<Copy, Failure> {
+    pub fn new(target: Target, list: List, interrupt: Interrupt) -> Result<Copy, Failure> {
         let later = Later::new(&target)?;
         Ok(Copy {
             target,
@@ -162,6 +164,7 @@ impl Copy {
             bar: LateBar::new(COPYING),
             data_bytes: 0,
             failure: None,
+            interrupt,
         })
     }
 
@@ -174,7 +177,8 @@ impl Copy {
             Some(failure) => Err(Failure::of(
                 failure.kind(),
                 format!(
-                    "cannot go on copying to {into}: {failure}; {} there so far",
+                    "cannot go on copying to {into}: {failure}; {} there so far, and the same command starts again \
+                     and replaces what is there",
                     counted(self.objects, "object is", "objects are")
                 ),
             )),
@@ -217,6 +221,7 @@ impl Copy {
 
     /// Removes the names that stood for files with several, where others have come.
     fn finish_linked(&mut self) -> Result<(), Failure> {
+        self.target.unmark()?;
         let linked = self.target.linked();
         for entry in rustix::fs::Dir::read_from(linked)? {
             let name = entry?.file_name().to_owned();
@@ -429,6 +434,15 @@ impl Copy {
         }
     }
 
+    /// Ends the copy if the user has interrupted it.
+    fn go_on(&mut self) -> ControlFlow<()> {
+        if !self.interrupt.is_asked() {
+            return ControlFlow::Continue(());
+        }
+        self.failure.get_or_insert(Failure::of(Kind::Interrupted, "it was interrupted"));
+        ControlFlow::Break(())
+    }
+
     fn was_listed(&mut self, listed: io::Result<()>) -> ControlFlow<()> {
         match listed {
             Ok(()) => ControlFlow::Continue(()),
@@ -446,6 +460,7 @@ impl Copy {
 
 impl Destination for Copy {
     fn object(&mut self, object: &Object) -> ControlFlow<(), Contents> {
+        self.go_on()?;
         let made = self.make(object);
         let open = self.heard(made, || Lost::Object(object.location.clone()))?;
         let Some(open) = open else { return ControlFlow::Continue(Contents::Unwanted) };
@@ -464,6 +479,7 @@ impl Destination for Copy {
     }
 
     fn data(&mut self, offset: u64, bytes: &[u8]) -> ControlFlow<()> {
+        self.go_on()?;
         let end = self.buffer.offset.saturating_add(self.buffer.bytes.len() as u64);
         if end != offset || self.buffer.bytes.len() >= WRITE_BYTES {
             let (from, to) = (self.buffer.offset, end);
@@ -492,6 +508,7 @@ impl Destination for Copy {
     }
 
     fn name(&mut self, location: &Location, number: u64) -> ControlFlow<()> {
+        self.go_on()?;
         let made = self.make_name(location, number);
         let made = self.heard(made, || Lost::Object(location.clone()))?;
         if made.is_some() && self.in_part.contains(&number) {

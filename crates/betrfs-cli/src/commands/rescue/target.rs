@@ -12,11 +12,12 @@ use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, statat};
 use rustix::io::Errno;
 
 use super::inherited::{self, Kept};
-use crate::failure::Failure;
+use super::unfinished;
+use crate::failure::{Failure, warn};
 
 /// The directory, in the target, of files with several names before their names come. A volume whose root has
 /// that name keeps it: see [`Target::give_way`].
-const LINKED: &str = ".betrfs-lost";
+pub const LINKED: &str = ".betrfs-lost";
 
 /// Number of steps on the way to a directory that stay open.
 const OPEN_MAX: usize = 64;
@@ -42,20 +43,26 @@ fn open_dir(at: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
 }
 
 impl Target {
-    /// Opens an empty directory, or makes one.
-    pub fn open(path: &Path) -> Result<Target, Failure> {
+    /// Opens an empty directory for a copy of a volume, or makes one. An unfinished copy of the same volume
+    /// is removed from it first.
+    pub fn open(path: &Path, volume: &Path) -> Result<Target, Failure> {
         let failed = |why: io::Error| Failure::new(format!("cannot use {}: {why}", path.display()));
         match fs::create_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made.map_err(failed)?,
         }
-        if fs::read_dir(path).map_err(failed)?.next().is_some() {
-            return Err(Failure::new(format!("{} is not empty: name a new directory", path.display())));
-        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        if fs::read_dir(path).map_err(failed)?.next().is_some() {
+            let shown = path.display();
+            let tell = || warn(&format!("{shown} has an unfinished copy of this volume, which is replaced"));
+            if !unfinished::clear(root.as_fd(), volume, &tell).map_err(failed)? {
+                return Err(Failure::new(format!("{shown} is not empty: name a new directory")));
+            }
+        }
         mkdirat(&root, LINKED, Mode::RWXU).map_err(|errno| failed(errno.into()))?;
         let linked = open_dir(&root, LINKED.as_bytes()).map_err(|errno| failed(errno.into()))?;
+        unfinished::mark(root.as_fd(), linked.as_fd(), volume).map_err(failed)?;
         // Lists that stay are no loss here: it is for its owner alone, and what is made in it loses its own.
         drop(inherited::remove(linked.as_fd()));
         Ok(Target { root, linked, linked_name: LINKED.to_owned(), linked_names: 1, way: Vec::new() })
@@ -69,6 +76,11 @@ impl Target {
     /// The directory of files with several names.
     pub fn linked(&self) -> BorrowedFd<'_> {
         self.linked.as_fd()
+    }
+
+    /// Notes that the copy is finished: the next one refuses the directory.
+    pub fn unmark(&self) -> Result<(), Errno> {
+        unfinished::unmark(self.linked.as_fd())
     }
 
     /// The name of that directory in the target.

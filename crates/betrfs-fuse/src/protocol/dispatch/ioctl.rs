@@ -1,6 +1,8 @@
 //! IOCTL: requests on an open file or directory, by number.
 
-use betrfs::{InodeFlags, InodeId, SnapshotsBelow};
+use std::sync::Arc;
+
+use betrfs::{InodeFlags, InodeId, RemovedBelow, SnapshotsBelow};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -77,9 +79,12 @@ impl Dispatch {
             EMPTY | EMPTY_WITH_SNAPSHOTS => {
                 let with_them = ioctl.cmd == EMPTY_WITH_SNAPSHOTS;
                 let snapshots = if with_them { SnapshotsBelow::Go } else { SnapshotsBelow::Hold };
-                let changed = server.empty(node, snapshots, r.caller())?;
+                let RemovedBelow { changed, names } = server.empty(node, snapshots, r.caller())?;
                 if !planted::is(Bug::EmptyNotTold) {
                     forget_inode(&*self.sink, node.0, Pages::All);
+                    // The directory itself may stay: its removal is another request, which may fail or never
+                    // come.
+                    self.notifier.drop_names(names, Arc::default())?;
                 }
                 self.tell_removed(changed)?;
                 r.reply_done(&[])
