@@ -15,6 +15,7 @@ mod damaged;
 mod forged;
 mod list_file;
 mod log_loss;
+mod names_that_change;
 mod own_names;
 mod repaired;
 mod whole;
