@@ -97,8 +97,8 @@ impl Place {
         written
     }
 
-    /// Removes the name of a file that was made here, if it has that still. A failure is logged alone: callers
-    /// have one to report already.
+    /// Removes the name of a file that was made here, if it has that still. A failure is logged alone:
+    /// callers have one to report already.
     pub fn remove(&self, made: &File) {
         let removed = || {
             let (made, found) = (fstat(made)?, statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)?);

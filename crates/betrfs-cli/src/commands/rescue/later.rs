@@ -1,6 +1,6 @@
 //! Owners, permissions and times of directories, which are set last: what is made in a directory changes its
-//! times, may need a permission that it is to lose, and must not be changed by its owner meanwhile. They wait in a file without a name, and are read back from
-//! its end: a directory comes after all that is below it.
+//! times, may need a permission that it is to lose, and must not be changed by its owner meanwhile. They wait
+//! in a file without a name, and are read back from its end: a directory comes after all that is below it.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

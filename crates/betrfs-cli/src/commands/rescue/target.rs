@@ -1,6 +1,6 @@
 //! The directory that a volume is copied to. No name of the volume leads out of it: each step on a path is a
-//! directory, never a symbolic link. Nor does another user: the path of the target is followed once, and while
-//! root copies, the target is root's alone, so that no other user can change what is in it.
+//! directory, never a symbolic link. Nor does another user: the path of the target is followed once, and
+//! while root copies, the target is root's alone, so that no other user can change what is in it.
 
 use std::ffi::OsStr;
 use std::io;
