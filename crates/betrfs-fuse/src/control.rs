@@ -11,8 +11,7 @@
 //! and with the outcome when the volume is closed and released; `closing` with lines until then; `check` and
 //! `scrub` with lines while it is read; `backup` with the volume's blocks; `layout` and `map` with JSON;
 //! `order` and `quota` with the outcome of a change; `freeze` and `thaw` when the volume stands still, and
-//! goes on; `unmount` when the mount is removed. Other users than root and the server's own may ask
-//! for that and for the farewell alone, where the option `users` lets them.
+//! goes on; `unmount` when the mount is removed. `peer` has a table of who may ask for what.
 
 mod backup;
 mod check;
@@ -27,6 +26,7 @@ mod probe;
 mod quota;
 mod scrub;
 mod server;
+pub(crate) mod shares;
 mod sockets;
 mod timed;
 mod turn;

@@ -11,6 +11,7 @@ mod block_device;
 mod block_mount;
 mod byte_names;
 mod cases;
+mod changes;
 mod check;
 mod clones;
 mod commands;

@@ -377,6 +377,9 @@ impl Dispatch {
         };
         let (name, value) = wire::name(rest)?;
         let value = value.get(..set.size as usize).ok_or(Errno::INVAL)?;
+        if name == wire::change::CHANGE {
+            return self.change(node, value, r.caller()).map(|()| 0);
+        }
         let flags = XattrFlags::from_bits_retain(set.flags);
         let set_group_id = || {
             let is_cleared = match more {

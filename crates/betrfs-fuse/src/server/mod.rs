@@ -33,7 +33,7 @@ use betree::{NodeCopies, ScrubOptions, ScrubStep};
 use betrfs::{Report, Scrubbed, Volume};
 use rustix::io::Errno;
 
-pub use self::caller::{Caller, ProcTasks, Tasks};
+pub use self::caller::{Caller, ProcTasks, Tasks, may_administer};
 use self::error_log::{ErrorLog, Saying};
 pub use self::namespace::Found;
 use crate::closing::{CloseState, Closing};
