@@ -41,6 +41,7 @@ mod metrics;
 mod mkfs;
 mod mounted;
 mod names;
+mod overlaps;
 mod program;
 mod properties;
 mod quotas;
