@@ -16,6 +16,7 @@ mod opening;
 mod output;
 mod ownership;
 mod path;
+mod place;
 mod plain_text;
 mod progress;
 #[cfg(test)]

@@ -16,6 +16,7 @@ mod forged;
 mod interrupted;
 mod list_file;
 mod log_loss;
+mod names_that_change;
 mod own_names;
 mod repaired;
 mod whole;

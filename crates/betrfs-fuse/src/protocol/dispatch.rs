@@ -22,6 +22,7 @@ use super::kernel_cache::{Pages, forget_inode};
 use super::notify::{LateNotices, Notifier};
 use super::panics::answering;
 use super::{Answerer, NotifySink, Outcome};
+use crate::control::SOCKET_ATTRIBUTE;
 use crate::planted::{self, Bug};
 use crate::server::{Answer, Caller, Found, Server, Tasks, error_log};
 use crate::wire::{self, Body, InHeader, Listing, Opcode, fopen, init};
@@ -315,7 +316,11 @@ impl Dispatch {
             Opcode::Setxattr => self.setxattr(node, &r),
             Opcode::Getxattr => {
                 let (get, rest) = r.body.split::<wire::GetxattrIn>()?;
-                r.reply_sized(get.size, &server.getxattr(node, wire::name(rest)?.0)?)
+                let (name, _) = wire::name(rest)?;
+                if name == SOCKET_ATTRIBUTE {
+                    return r.reply_sized(get.size, server.socket_name()?);
+                }
+                r.reply_sized(get.size, &server.getxattr(node, name)?)
             }
             Opcode::Listxattr => {
                 let (get, _) = r.body.split::<wire::GetxattrIn>()?;
@@ -380,6 +385,9 @@ impl Dispatch {
         };
         let (name, value) = wire::name(rest)?;
         let value = value.get(..set.size as usize).ok_or(Errno::INVAL)?;
+        if name == wire::change::CHANGE {
+            return self.change(node, value, r.caller()).map(|()| 0);
+        }
         let flags = XattrFlags::from_bits_retain(set.flags);
         let set_group_id = || {
             let is_cleared = match more {

@@ -14,7 +14,7 @@ const CAP_FOWNER: u32 = 3;
 const CAP_FSETID: u32 = 4;
 /// The capability to set and clear the flags immutable and append-only.
 const CAP_LINUX_IMMUTABLE: u32 = 9;
-/// The capability that `trusted.` attributes are for.
+/// The capability to administer file systems, and to see `trusted.` attributes.
 const CAP_SYS_ADMIN: u32 = 21;
 
 const SET_GROUP_ID: u16 = 0o2000;
@@ -90,9 +90,14 @@ impl Caller<'_> {
         self.tasks.user_and_groups(self.task)
     }
 
-    /// Whether it is root, or the user who mounted.
+    /// Whether it may do everything: it is root with the capability for that, or another user who mounted.
+    /// Processes in containers often are root without it.
     pub fn is_trusted(self) -> bool {
-        self.user().is_some_and(|user| user == 0 || user == self.tasks.mounted_by())
+        match self.user() {
+            Some(0) => may_administer(self.tasks, self.task),
+            Some(user) => user == self.tasks.mounted_by(),
+            None => false,
+        }
     }
 
     /// Whether set-id bits stay when it changes a file's contents: for requests in which the kernel does not
@@ -126,6 +131,11 @@ impl Caller<'_> {
     fn has(self, capability: u32) -> bool {
         self.tasks.capabilities(self.task) & 1 << capability != 0
     }
+}
+
+/// Whether a task has the capability to administer file systems.
+pub fn may_administer(tasks: &dyn Tasks, task: u32) -> bool {
+    tasks.capabilities(task) & 1 << CAP_SYS_ADMIN != 0
 }
 
 /// The file-system user in a task's status (proc_pid_status(5)): the last of four.

@@ -37,8 +37,8 @@ pub fn unmark(linked: BorrowedFd<'_>) -> Result<(), Errno> {
     }
 }
 
-/// The directory with the mark of an unfinished copy of this volume.
-fn marked(root: BorrowedFd<'_>, volume: &Path) -> io::Result<Option<PathBuf>> {
+/// The directory with the mark of an unfinished copy of this volume, which this user has made.
+pub fn marked(root: BorrowedFd<'_>, volume: &Path) -> io::Result<Option<PathBuf>> {
     let wanted = text(root, volume)?;
     for entry in fs::read_dir(format!("/proc/self/fd/{}", root.as_raw_fd()))? {
         let entry = entry?;
@@ -48,6 +48,10 @@ fn marked(root: BorrowedFd<'_>, volume: &Path) -> io::Result<Option<PathBuf>> {
         let place = Path::new(&entry.file_name()).join(MARK);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(mark) = openat(root, &place, flags, Mode::empty()) else { continue };
+        // Another user's mark must not have this one remove what is in the directory.
+        if fstat(&mark)?.st_uid != rustix::process::geteuid().as_raw() {
+            continue;
+        }
         let mut found = Vec::new();
         File::from(mark).take(wanted.len() as u64 + 1).read_to_end(&mut found)?;
         if found == wanted {
