@@ -131,7 +131,10 @@ fn a_disk_without_a_free_byte_is_left_by_deletes() {
     drop((dict, store));
     let store = options().open(&path).unwrap();
     let dict = store.open_dict("d").unwrap();
-    assert!((500..taken).all(|key| dict.get(key.to_be_bytes()).unwrap() == Some(value(1, key))));
+    assert!(
+        (500..taken)
+            .all(|key| dict.get(key.to_be_bytes()).unwrap().is_some_and(|held| held == value(1, key)))
+    );
     assert!(dict.get(100u32.to_be_bytes()).unwrap().is_none());
     assert!(free_bytes(&disk) > 4 << 20, "{} bytes came back", free_bytes(&disk));
     (0..100).for_each(|key| put(&dict, 2, key).unwrap());

@@ -193,7 +193,9 @@ impl Room<'_> {
         // No flush changes more than everything.
         let wanted = self.owed_backed_bytes() + more_bytes.min(self.used_bytes() * BACKED_RESERVE_SHARE);
         let is_little = more_bytes <= (self.used_bytes() / 8).max(self.backed_reserve_bytes());
-        self.backed_bytes() >= wanted || is_little && matches!(self.back_up_to(wanted), Ok(true))
+        // A flush is asked about often: others look whether a full disk has room again.
+        let may_allocate = is_little && !self.engine.store.disk.health.is_device_full();
+        self.backed_bytes() >= wanted || may_allocate && matches!(self.back_up_to(wanted), Ok(true))
     }
 
     /// Bytes of extents.

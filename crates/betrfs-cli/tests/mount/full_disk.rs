@@ -138,7 +138,7 @@ fn told(mounted: &Mounted, command: &str) {
 /// What was accepted can be written, and deletes give room back, although nothing else can.
 #[test]
 fn a_disk_without_a_free_byte_is_left_by_rm_and_trim() {
-    let (mut mounted, disk) = mounted_on_a_small_disk();
+    let (mounted, disk) = mounted_on_a_small_disk();
     let durable = (0..200).find(|number| write_durably(&mounted, *number).is_err()).unwrap();
     let _ = fs::remove_file(mounted.path(format!("f{durable}")));
     fill(&disk);
@@ -162,7 +162,7 @@ fn a_disk_without_a_free_byte_is_left_by_rm_and_trim() {
 /// Another program takes the room while data is in memory alone.
 #[test]
 fn a_disk_that_others_fill_refuses_nothing_that_was_accepted() {
-    let (mut mounted, disk) = mounted_on_a_small_disk();
+    let (mounted, disk) = mounted_on_a_small_disk();
     disk.grow_to("120M");
     write_durably(&mounted, 0).unwrap();
     (1..12).for_each(|number| fs::write(mounted.path(format!("f{number}")), contents(number)).unwrap());
