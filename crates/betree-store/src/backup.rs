@@ -59,7 +59,8 @@ impl Store {
     /// # Errors
     /// [`Error::FileExists`]; [`Error::NoSpace`] with the path of the copy, [`Error::ViewEnded`] if the store
     /// needs the space of what the copy still has to read; [`Error::Closed`]; [`Error::Engine`] for a merged
-    /// value that is larger than a batch; those of the device, and damage. No file is left then.
+    /// value that an older version has made larger than a batch; those of the device, and damage. No file is
+    /// left then.
     pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(&BackupProgress)) -> Result<()> {
         self.backup_while(path, |at| {
             progress(at);

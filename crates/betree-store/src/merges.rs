@@ -97,7 +97,8 @@ impl Merge for Max {
     }
 }
 
-/// Puts the delta behind the value.
+/// Puts the delta behind the value. A value has at most 4 MiB: a key that is only appended to cannot be read
+/// beyond that, see [`Merge`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Append;
 

@@ -272,7 +272,6 @@ impl Shared {
             }
             betree::Error::TooManyClones { limit } => Error::TooManyClones { limit },
             betree::Error::ViewEnded => Error::ViewEnded { path },
-            betree::Error::Upsert { name, why } => Error::MergeFailed { path, merge: name, why },
             source => Error::Engine { path, source },
         }
     }

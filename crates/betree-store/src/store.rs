@@ -330,7 +330,6 @@ fn refused(path: &Path, error: betree::Error) -> Error {
         betree::Error::DeviceFull(_) | betree::Error::NoSpace => {
             Error::NoSpace { path, why: error.to_string() }
         }
-        betree::Error::Upsert { name, why } => Error::MergeFailed { path, merge: name, why },
         source => Error::Engine { path, source },
     }
 }

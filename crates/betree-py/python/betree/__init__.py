@@ -329,8 +329,9 @@ def open(
     - `merges`: names of merges, which dictionaries are bound to, and their kinds or functions. A function gets the old
       value, or `None`, and a delta, and returns the new value, or `None` to remove the key; in a pair with it stands one
       that makes one delta of two, or returns `None`. Functions must depend on their arguments alone, and must not use
-      the store: threads of the store call them. Where one raises, the value cannot be read (`MergeError`), and it and
-      its deltas are kept.
+      the store: threads of the store call them. Where one raises, or makes a value above 4 MiB, that key cannot be read
+      (`MergeError`) before it is set or deleted. The old value and its deltas are kept up to 6 MiB; the error reports
+      how many deltas were dropped above that.
     - `keep_missing_merges`: whether it is opened though a merge of its dictionaries is not named.
     """
     store = Store(

@@ -159,7 +159,7 @@ impl Engine {
             at: Moment::NEWEST,
             reach: Reach::Device,
             geometry: &self.geometry,
-            upsert: &*self.store.upsert,
+            upsert: &self.store.upsert,
         }
     }
 
@@ -216,7 +216,7 @@ impl Engine {
                 }
                 Change::Delete { key } => state.active.delete(key, msn, seen),
                 Change::Upsert { key, delta, asked } => {
-                    state.active.upsert(key, msn, (delta, asked), &*self.store.upsert, seen)
+                    state.active.upsert(key, msn, (delta, asked), &self.store.upsert, seen)
                 }
                 Change::DeleteRange { lo, hi } => state.active.delete_range(&lo, &hi, msn, seen),
                 // `PreparedRanges::install` has put it into the tree.

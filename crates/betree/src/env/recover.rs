@@ -32,6 +32,7 @@ use crate::settings::{LogLoss, OpenMode, Options};
 use crate::space::Space;
 use crate::store::{CopyState, Readahead, Reading, Store, Writeback};
 use crate::table::Table;
+use crate::upsert::Bounded;
 
 /// Log records may wait in memory up to one part in this many of the cache or of the log, whichever is
 /// smaller.
@@ -302,7 +303,7 @@ pub(crate) fn engine_over(
         pairs_ask: AtomicBool::new(superblock.features.incompat & Features::PAIR_COMPRESSION != 0),
         copies: CopyState::of(superblock),
         zstd: options.zstd,
-        upsert: options.upsert,
+        upsert: Bounded::new(options.upsert, superblock.geometry.batch_bytes_max()),
         clock: Clock::of(options.clock),
         reading: Reading::default(),
         readahead: Readahead::default(),
