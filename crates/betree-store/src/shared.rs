@@ -276,7 +276,8 @@ impl Shared {
         }
     }
 
-    /// Ends it; a failed call can be repeated.
+    /// Ends it, and releases the file. Only where the disk has no room even for the log, the store stays
+    /// open, and the call can be repeated.
     pub fn close(&self) -> Result<()> {
         self.refuse_if_forked()?;
         if self.closed.load(Ordering::SeqCst) {
@@ -293,11 +294,26 @@ impl Shared {
             }
             false => self.env.close(),
         };
-        self.closed.store(done.is_ok(), Ordering::SeqCst);
         self.closing.store(false, Ordering::SeqCst);
-        done.map_err(|error| self.error(error))?;
+        let done = match done {
+            // The log takes less room than a checkpoint. With that everything is durable.
+            Err(error @ (betree::Error::NoSpace | betree::Error::DeviceFull(_))) => {
+                self.env.sync().map_err(|_| self.error(error))
+            }
+            // Repeated, it would fail again.
+            done => done.map_err(|error| self.error(error)),
+        };
+        if !matches!(done, Err(Error::NoSpace { .. })) {
+            self.release();
+        }
+        done
+    }
+
+    /// Ends it without another write, and releases the file.
+    pub fn release(&self) {
+        self.env.abandon();
+        self.closed.store(true, Ordering::SeqCst);
         self.file.release();
-        Ok(())
     }
 }
 
@@ -315,6 +331,7 @@ impl Drop for Shared {
         }
         if let Err(error) = self.close() {
             tracing::error!("closing the store failed, and what was not durable is lost: {error}");
+            self.release();
         }
     }
 }

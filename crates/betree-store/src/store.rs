@@ -185,9 +185,13 @@ impl Store {
         self.shared.env.sync().map_err(|error| self.shared.error(error))
     }
 
-    /// Makes everything durable, ends the threads, and gives the file free for others. From then on all calls
-    /// of this store and its dictionaries fail with [`Error::Closed`]. A failed call can be repeated.
-    /// Dropping a store does the same, and can report nothing.
+    /// Makes everything durable, ends the threads, and releases the file. From then on all calls of this
+    /// store and its dictionaries fail with [`Error::Closed`]. Dropping a store does the same, and can report
+    /// nothing.
+    ///
+    /// If it fails, the file is released too, and what was not durable is lost. Only after
+    /// [`Error::NoSpace`] the store stays open for reading: call this again once there is room, or
+    /// [`abandon`](Store::abandon) it.
     ///
     /// ```
     /// # fn main() -> betree_store::Result<()> {
@@ -208,17 +212,20 @@ impl Store {
         self.shared.close()
     }
 
-    /// Ends it as a crash of the program would: what is not durable is lost. For tests of what a program
-    /// makes of it.
+    /// Ends it as a crash of the program would, and releases the file: what is not durable is lost. For
+    /// programs that give up a store on a full disk, and for tests of crashes.
     pub fn abandon(&self) {
         if self.shared.refuse_if_forked().is_err() {
             return;
         }
         drop(self.shared.sweeper.lock().take());
         drop(self.shared.workers.lock().take());
-        self.shared.env.abandon();
-        self.shared.closed.store(true, std::sync::atomic::Ordering::SeqCst);
-        self.shared.file.release();
+        self.shared.release();
+    }
+
+    /// Whether it was closed, also by a failed [`close`](Store::close).
+    pub fn is_closed(&self) -> bool {
+        self.shared.closed.load(std::sync::atomic::Ordering::SeqCst)
     }
 
     /// What it has done, and what it takes.
