@@ -13,7 +13,7 @@ use crate::Dict;
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 
-/// A file whose writes fail with an error number, unless that is 0.
+/// A file whose writes from an offset on fail with an error number, unless that is 0.
 struct Failing {
     file: Arc<FileDevice>,
     errno: AtomicI32,
@@ -38,6 +38,13 @@ impl Device for Failing {
 
     fn len(&self) -> u64 {
         self.file.len()
+    }
+
+    fn grow(&self, len: u64) -> std::result::Result<u64, DeviceError> {
+        match self.errno.load(Relaxed) {
+            errno if errno == 0 || len == 0 => self.file.grow(len),
+            errno => Err(DeviceError { op: DeviceOp::Grow, offset: 0, len, errno }),
+        }
     }
 
     fn seeks(&self) -> bool {
@@ -215,4 +222,28 @@ fn a_disk_that_is_full_at_opening_leaves_the_store_as_it_is() {
     assert!(matches!(opened, Err(Error::NoSpace { .. })), "{opened:?}");
     file.release();
     assert!(options().open(&path).unwrap().open_dict("d").unwrap().contains("k").unwrap());
+}
+
+/// Stores of older versions have a size of 1 TiB from the beginning, and no limit to which they grow.
+#[test]
+fn a_store_of_a_fixed_size_opens_and_keeps_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let file: Arc<FileDevice> = Arc::new(FileDevice::create(&path, 1 << 40).unwrap());
+    let (merges, geometry) = (Arc::new(options().registered().unwrap()), crashes::GEOMETRY);
+    file::format(file.clone(), &path, &geometry).unwrap();
+    let env = Env::open(file.clone(), Options::new(1 << 20, merges)).unwrap();
+    let mut batch = betree::Batch::new();
+    catalogue::put_new(&mut batch);
+    env.commit(&batch).unwrap();
+    env.close().unwrap();
+    file.release();
+    for _ in 0..2 {
+        let store = options().open(&path).unwrap();
+        store.dict("d").unwrap().put("k", "v").unwrap();
+        assert_eq!(store.shared.env.growth_limit_bytes(), 0);
+        assert_eq!(store.check().unwrap(), []);
+        store.close().unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 1 << 40);
+    }
 }
