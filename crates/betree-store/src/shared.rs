@@ -11,6 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::catalogue::{self, Catalogue, Entry};
 use crate::error::{Error, Result};
 use crate::expiring::{Deltas, TimeNs};
+use crate::freeing::carry_out_deletes;
 use crate::keys::Keys;
 use crate::merge::Merges;
 use crate::options::{DictOptions, Durability};
@@ -282,6 +283,11 @@ impl Shared {
         self.refuse_if_forked()?;
         if self.closed.load(Ordering::SeqCst) {
             return Ok(());
+        }
+        if !self.read_only
+            && let Err(error) = carry_out_deletes(&self.env)
+        {
+            tracing::debug!("the space of deletes is not released: {error}");
         }
         // Its threads end first: they hold references to the environment.
         drop(self.sweeper.lock().take());
