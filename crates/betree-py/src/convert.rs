@@ -36,6 +36,7 @@ fn class_of(error: &Error) -> &'static str {
         Error::NoMerge { .. }
         | Error::UnknownMerge { .. }
         | Error::OtherMerge { .. }
+        | Error::OtherKindOfMerge { .. }
         | Error::BadMerge { .. }
         | Error::MergeFailed { .. } => "MergeError",
         Error::Damaged { .. } => "Damaged",

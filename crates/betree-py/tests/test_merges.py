@@ -178,3 +178,13 @@ def test_a_key_without_a_value_affects_no_other(path, merge, end):
         assert log[b"today"] == b"whole"
         log.delete(b"today")
         assert b"today" not in log
+
+
+def test_a_merge_of_another_kind_under_the_same_name_is_refused(path):
+    with betree.open(path, merges={"m": "append"}) as store:
+        store.dict("d", merge="m").upsert(b"k", b"a")
+    for other in ("max", lambda old, delta: delta):
+        with pytest.raises(betree.MergeError, match='dictionary "d" was used with a merge "m" of the kind "append"'):
+            betree.open(path, merges={"m": other})
+    with betree.open(path, merges={"m": "append"}) as store:
+        assert store["d"][b"k"] == b"a"

@@ -229,6 +229,25 @@ pub enum Error {
         /// The one that is asked for.
         asked: Option<String>,
     },
+    /// A merge is registered that does something else than the one of that name with which the dictionary was
+    /// used: see [`Merge::kind`](crate::Merge::kind).
+    #[error(
+        "{}: dictionary {dict:?} was used with a merge {merge:?} of the kind {was:?}, and {is:?} is registered \
+         under that name: open it with the same merge, or give the new one another name",
+        path.display()
+    )]
+    OtherKindOfMerge {
+        /// The store's file.
+        path: PathBuf,
+        /// The dictionary.
+        dict: String,
+        /// The merge's name.
+        merge: String,
+        /// The kind that it had.
+        was: Box<str>,
+        /// The kind that is registered.
+        is: Box<str>,
+    },
     /// A merge cannot be registered.
     #[error("the merge {merge:?} cannot be registered: {why}")]
     BadMerge {

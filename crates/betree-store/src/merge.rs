@@ -56,6 +56,12 @@ pub trait Merge: Send + Sync {
     /// Why there is no new value, in words for [`Error::MergeFailed`].
     fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> std::result::Result<Option<Vec<u8>>, String>;
 
+    /// What it does, in a word. The store keeps it beside the merge's name: with a dictionary bound to the
+    /// merge, it does not open with another kind under that name ([`Error::OtherKindOfMerge`]).
+    fn kind(&self) -> &str {
+        "function"
+    }
+
     /// One delta with the effect of two, if there is one. A counter that is added to a million times is then
     /// one addition.
     fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
@@ -159,6 +165,12 @@ impl Merges {
     /// Whether a merge of that name is registered.
     pub fn has(&self, name: &str) -> bool {
         self.by_number.get(&number_of(name)).is_some_and(|known| known.name == name)
+    }
+
+    /// The names and kinds of all but the store's own.
+    pub fn kinds(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.by_number.values().filter(|known| !known.name.starts_with(OWN_NAMES));
+        all.map(|known| (&*known.name, known.merge.kind()))
     }
 
     /// The merge that a delta is for, and the rest of the delta.

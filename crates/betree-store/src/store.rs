@@ -68,7 +68,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::InUse`], [`Error::NotAStore`], [`Error::NewerStore`], [`Error::UnknownMerge`],
-    /// [`Error::BadMerge`], [`Error::NoSpace`]; those of the system, and damage.
+    /// [`Error::OtherKindOfMerge`], [`Error::BadMerge`], [`Error::NoSpace`]; those of the system, and damage.
     pub fn open(path: impl AsRef<Path>) -> Result<Store> {
         Store::options().open(path)
     }
@@ -114,6 +114,9 @@ impl Store {
                 // They take room, and hinder nothing.
                 if let Err(error) = catalogue::remove_marked(&env) {
                     tracing::warn!("{}: what large transactions have left stays: {error}", path.display());
+                }
+                if let Err(error) = catalogue::put_kinds_of_merges(&env, merges) {
+                    tracing::warn!("{}: the kinds of its merges were not stored: {error}", path.display());
                 }
             }
             Ok(catalogue)
@@ -349,6 +352,9 @@ pub(crate) fn refused_catalogue(path: &Path, refusal: Refusal) -> Error {
         Refusal::Newer(why) => Error::NewerStore { path, why },
         Refusal::Damaged(why) => Error::Damaged { path, why },
         Refusal::UnknownMerge { merge, dict } => Error::UnknownMerge { merge, dict: Some(dict) },
+        Refusal::OtherKindOfMerge { merge, dict, was, is } => {
+            Error::OtherKindOfMerge { path, dict, merge, was: was.into(), is: is.into() }
+        }
         Refusal::Engine(source) => Error::Engine { path, source },
     }
 }

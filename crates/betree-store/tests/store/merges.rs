@@ -344,3 +344,38 @@ fn a_key_without_a_value_affects_no_other_however_many_deltas_it_gets() {
         options.open(&path).unwrap().close().unwrap();
     }
 }
+
+/// Another function under the same name would merge the deltas that wait differently.
+#[test]
+fn a_merge_of_another_kind_under_the_same_name_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = || Store::options().cache_bytes(1 << 20);
+    let function = || plain().merge("m", append);
+    let kinds = [plain().merge_with("m", merges::Append), plain().merge_with("m", merges::Max), function()];
+    // While no dictionary is bound to it, the name is free.
+    kinds.iter().for_each(|options| drop(opened(options.clone(), &folder)));
+    let store = opened(kinds[0].clone(), &folder);
+    let dict = store.dict_with("d", &DictOptions::new().merge("m")).unwrap();
+    dict.upsert("k", "a").unwrap();
+    drop((store, dict));
+    for read_only in [false, true] {
+        for (options, kind) in [(&kinds[1], "max"), (&kinds[2], "function")] {
+            let refused = options.clone().read_only(read_only).open(folder.path().join("store"));
+            let Err(Error::OtherKindOfMerge { dict, merge, was, is, .. }) = refused else {
+                panic!("{kind}: {refused:?}")
+            };
+            assert_eq!((&*dict, &*merge, &*was, &*is), ("d", "m", "append", kind));
+        }
+    }
+    // Whoever needs no merge opens it, and a rename or a clone changes nothing of that.
+    let store = opened(plain().missing_merges(MissingMerges::Keep), &folder);
+    store.rename_dict("d", "e").unwrap();
+    store.clone_dict("e", "f").unwrap();
+    drop(store);
+    assert!(kinds[1].open(folder.path().join("store")).is_err());
+    let store = opened(kinds[0].clone(), &folder);
+    assert_eq!(store.open_dict("f").unwrap().get("k").unwrap().unwrap(), "a");
+    ["e", "f"].iter().for_each(|name| store.drop_dict(name).unwrap());
+    drop(store);
+    opened(kinds[1].clone(), &folder);
+}
