@@ -12,7 +12,12 @@ What was changed is durable after `sync`, after `close`, and within five seconds
 threads at once; no call holds Python's lock while it waits. Failures are `OSError`, with the system's numbers.
 """
 
-from ._betrfs import Dir, DirEntry, File, Fs, Metadata, StatFs, Usage, Walk
+import atexit
+
+from ._betrfs import Dir, DirEntry, File, Fs, Metadata, StatFs, Usage, Walk, _end
+
+# Threads that are in a call when the program ends must not return to an interpreter that is gone.
+atexit.register(_end)
 
 __all__ = ["Dir", "DirEntry", "File", "Fs", "Metadata", "StatFs", "Usage", "Walk", "create", "open"]
 
