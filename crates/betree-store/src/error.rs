@@ -229,6 +229,25 @@ pub enum Error {
         /// The one that is asked for.
         asked: Option<String>,
     },
+    /// A merge is registered that does something else than the one of that name with which the dictionary was
+    /// used: see [`Merge::kind`](crate::Merge::kind).
+    #[error(
+        "{}: dictionary {dict:?} was used with a merge {merge:?} of the kind {was:?}, and {is:?} is registered \
+         under that name: open it with the same merge, or give the new one another name",
+        path.display()
+    )]
+    OtherKindOfMerge {
+        /// The store's file.
+        path: PathBuf,
+        /// The dictionary.
+        dict: String,
+        /// The merge's name.
+        merge: String,
+        /// The kind that it had.
+        was: Box<str>,
+        /// The kind that is registered.
+        is: Box<str>,
+    },
     /// A merge cannot be registered.
     #[error("the merge {merge:?} cannot be registered: {why}")]
     BadMerge {
@@ -237,12 +256,14 @@ pub enum Error {
         /// Why not.
         why: &'static str,
     },
-    /// A merge failed, panicked, or made a value that is too large. What was put and the deltas are kept: see
-    /// [`Merge`](crate::Merge).
-    #[error("{}: the merge {merge:?} failed: {why}", path.display())]
+    /// A key has no value because its merge failed, panicked, or made a value that is too large. Other keys
+    /// are not affected. See [`Merge`](crate::Merge) for what is kept.
+    #[error("no value for the key {} of dictionary {dict:?}: the merge {merge:?} failed: {why}", shown(key))]
     MergeFailed {
-        /// The store's file.
-        path: PathBuf,
+        /// The dictionary.
+        dict: String,
+        /// The key.
+        key: Key,
         /// The merge's name.
         merge: String,
         /// Why it failed.
@@ -264,6 +285,13 @@ pub enum Error {
         /// The engine's error.
         source: betree::Error,
     },
+}
+
+impl Error {
+    /// Whether it says nothing about other keys than the one that was read.
+    pub(crate) fn is_of_one_key(&self) -> bool {
+        matches!(self, Error::MergeFailed { .. } | Error::UnknownMerge { .. })
+    }
 }
 
 fn by(holder: Option<u32>) -> String {

@@ -132,14 +132,6 @@ pub enum Error {
         /// Name and version of the given function.
         opened_with: String,
     },
-    /// The upsert function could not apply a change.
-    #[error("the upsert function {name} cannot apply a change: {why}")]
-    Upsert {
-        /// The function's name.
-        name: String,
-        /// The reason.
-        why: String,
-    },
     /// A label or a name that a volume cannot have.
     #[error("{0}")]
     BadIdentity(&'static str),

@@ -137,6 +137,17 @@ def test_parts_of_files_are_read_and_written(spec):
     assert spec.size("file") == 0
 
 
+def test_streams_have_a_size(spec):
+    spec.pipe_file("file", b"x" * 1000)
+    with spec.open("file") as file:
+        assert file.size == 1000
+    with fsspec.open("betrfs://file", volume=spec._options[0]) as file:
+        assert file.size == 1000
+    with pytest.raises(IsADirectoryError):
+        spec.mkdir("dir")
+        spec.open("dir")
+
+
 def test_pandas_reads_what_it_wrote(tmp_path):
     frame = pandas.DataFrame({"name": ["Ada", "Bob"], "count": [1, 2]})
     options = {"volume": str(tmp_path / "volume"), "size": VOLUME_BYTES}

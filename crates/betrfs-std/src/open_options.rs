@@ -102,7 +102,8 @@ impl OpenOptions {
     /// Opens the file at a path from a directory: a [`Dir`], or an [`Fs`](crate::Fs) for its root.
     ///
     /// # Errors
-    /// Those of open(2); `EINVAL` for options that contradict each other.
+    /// Those of open(2); `EISDIR` for a directory, also if it is only to be read: see
+    /// [`Dir::open_dir`]; `EINVAL` for options that contradict each other.
     pub fn open(&self, dir: &Dir, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         self.open_kinded(dir, path).of("open", path)
@@ -159,8 +160,8 @@ impl OpenOptions {
         let writes = self.write || self.append;
         match found.attr.file_type {
             FileType::Regular => {}
-            FileType::Directory if writes => return Err(VolumeError::IsADirectory.into()),
-            FileType::Directory => {}
+            // What a handle of a directory is for, a `Dir` does.
+            FileType::Directory => return Err(VolumeError::IsADirectory.into()),
             FileType::Symlink => return Err(ErrorKind::TooManyLinks),
             // Pipes and devices are the kernel's.
             _ => return Err(VolumeError::NotSupported.into()),

@@ -39,6 +39,8 @@ pub(crate) struct Admission {
     pending_freed_bytes: AtomicU64,
     /// Bytes of claims that fit on a sparse device without a look; set under the writers' lock.
     credit_bytes: AtomicU64,
+    /// The number of deletes since then.
+    pending_deletes: AtomicU64,
 }
 
 impl Default for Admission {
@@ -50,6 +52,7 @@ impl Default for Admission {
             deletes_pending: AtomicBool::new(true),
             pending_freed_bytes: AtomicU64::new(0),
             credit_bytes: AtomicU64::new(0),
+            pending_deletes: AtomicU64::new(0),
         }
     }
 }
@@ -78,6 +81,16 @@ impl Admission {
         self.pending_freed_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Notes deletes whose space nobody knows.
+    pub fn note_deletes(&self, count: u32) {
+        self.pending_deletes.fetch_add(count.into(), Ordering::Relaxed);
+    }
+
+    /// The number of deletes that may not have been carried out.
+    pub fn pending_deletes(&self) -> u64 {
+        self.pending_deletes.load(Ordering::Relaxed)
+    }
+
     /// Notes that `bytes` of the expected space have come back.
     pub fn expect_less_space(&self, bytes: u64) {
         let less = |pending: u64| Some(pending.saturating_sub(bytes));
@@ -89,6 +102,7 @@ impl Admission {
     pub fn begin_drain(&self) {
         self.deletes_pending.store(false, Ordering::Relaxed);
         self.pending_freed_bytes.store(0, Ordering::Relaxed);
+        self.pending_deletes.store(0, Ordering::Relaxed);
     }
 
     /// Whether anything was committed since the last call. `commits` is the number of commits so far.

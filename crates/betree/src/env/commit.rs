@@ -223,6 +223,7 @@ impl Env {
         self.engine.counters.commits.fetch_add(1, Ordering::Relaxed);
         if batch.frees() {
             self.engine.admission.expect_space(batch.frees_bytes());
+            self.engine.admission.note_deletes(batch.deletes());
         }
         if batch.clones() > 0 || batch.frees_bytes() >= u64::from(self.engine.geometry.node_bytes) {
             self.engine.note_ranges(batch.record(), batch.frees_bytes());

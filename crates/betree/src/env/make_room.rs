@@ -69,6 +69,17 @@ impl Env {
         self.engine.admission.put_back(bytes);
     }
 
+    /// The number of deletes since the last ones were carried out in the leaves, where the space is. How much
+    /// they free is not known: who can estimate it tells [`expect_freed`](Env::expect_freed).
+    pub fn pending_deletes(&self) -> u64 {
+        self.engine.admission.pending_deletes()
+    }
+
+    /// Says that pending deletes free about this many bytes, in addition to what is known of them.
+    pub fn expect_freed(&self, bytes: u64) {
+        self.engine.admission.expect_space(bytes);
+    }
+
     /// Carries out pending deletes if they free much compared with the free space, so that
     /// [`space`](Env::space) is right about it.
     ///

@@ -39,7 +39,7 @@ use crate::planted::{self, Bug};
 use crate::run::{Layers, Run};
 use crate::settings::Compression;
 use crate::space::{Extent, Space};
-use crate::upsert::Upsert;
+use crate::upsert::Bounded;
 
 /// The invariant of a buffer: it has the room that was asked for when it was made, or grown.
 const HAS_ROOM: &str = "a buffer has the room that it was made with";
@@ -65,7 +65,7 @@ pub(crate) struct Store {
     /// The zstd codec, if the platform brings one.
     pub zstd: Option<Arc<dyn Codec>>,
     /// The meaning of upserts.
-    pub upsert: Arc<dyn Upsert>,
+    pub upsert: Bounded,
     /// The clock by which values expire.
     pub clock: Clock,
     /// Reads in progress.
