@@ -77,7 +77,7 @@ def test_a_dictionary_is_a_mapping(letters):
 
 
 def test_keys_and_values_are_bytes(letters):
-    for wrong in ["a", 1, None, bytearray(b"a")]:
+    for wrong in ["a", 1, None]:
         for use in [lambda: letters[wrong], lambda: letters.__setitem__(b"a", wrong), lambda: wrong in letters]:
             with pytest.raises(TypeError):
                 use()

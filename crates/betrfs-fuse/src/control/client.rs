@@ -156,7 +156,7 @@ impl Line {
     }
 
     pub(super) fn ask(&mut self, request: &str) -> Result<(), Unheard> {
-        let asked = write_until(&mut self.stream, request.as_bytes(), self.until);
+        let asked = write_until(&self.stream, request.as_bytes(), self.until);
         asked.map_err(|error| self.unheard(error))
     }
 

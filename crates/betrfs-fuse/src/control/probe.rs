@@ -56,7 +56,7 @@ fn ask_kernel(mount: &MountEntry) -> Answer {
     }
     rustix::fs::fstatfs(&root)?;
     let itself = format!("/proc/self/fd/{}", root.as_raw_fd());
-    let mut name = vec![0; NAME_BYTES_MAX];
+    let mut name = [0; NAME_BYTES_MAX];
     let attribute = OsStr::from_bytes(SOCKET_ATTRIBUTE);
     // A server of an older version has none.
     let len = rustix::fs::getxattr(itself, attribute, &mut name[..]).ok();

@@ -317,7 +317,7 @@ fn greet(stream: &UnixStream, peer: &Peer, served: &dyn Served) -> io::Result<St
 
 /// Answers a request that the client may make.
 fn answer(
-    mut stream: UnixStream,
+    stream: UnixStream,
     request: &str,
     uid: u32,
     served: &Arc<dyn Served>,
@@ -349,15 +349,15 @@ fn answer(
         return freeze::thaw(stream, which, served);
     }
     match request {
-        STATUS => write_until(&mut stream, &served.status(), Instant::now() + PATIENCE),
+        STATUS => write_until(&stream, &served.status(), Instant::now() + PATIENCE),
         CHECK => check::answer(stream, served, &turns.check),
         BACKUP => backup::answer(stream, served, &turns.backup),
         CLOSING => closing::answer(stream, served, &turns.closing),
-        PING => write_until(&mut stream, HEARD.as_bytes(), Instant::now() + PATIENCE),
+        PING => write_until(&stream, HEARD.as_bytes(), Instant::now() + PATIENCE),
         FAREWELL => {
             let mut waiting = waiting.lock();
             // Sent under the lock, so that the client reads it before the farewell.
-            write_until(&mut stream, HEARD.as_bytes(), Instant::now() + PATIENCE)?;
+            write_until(&stream, HEARD.as_bytes(), Instant::now() + PATIENCE)?;
             // What is dropped here is heard as the end of the server.
             drop(waiting.push(uid, stream));
             Ok(())

@@ -104,8 +104,8 @@ fn make_linked(root: &OwnedFd, volume: &Path) -> io::Result<OwnedFd> {
 }
 
 impl Target {
-    /// Opens an empty directory for a copy of a volume, or makes one. An unfinished copy of the same volume is
-    /// removed from it first. Its path is followed once, and its last name is no symbolic link.
+    /// Opens an empty directory for a copy of a volume, or makes one. An unfinished copy of the same volume
+    /// is removed from it first. The path is followed once, and its last name is not a symbolic link.
     pub fn open(path: &Path, volume: &Path) -> Result<Target, Failure> {
         let failed = |why: io::Error| {
             let why = match why.raw_os_error().map(Errno::from_raw_os_error) {
