@@ -24,7 +24,7 @@ const CHANGE_OVERHEAD_BYTES: u64 = 64;
 /// used could take several times over. A step of a drain changes six nodes.
 const BACKED_RESERVE_NODES: u64 = 8;
 const BACKED_RESERVE_SHARE: u64 = 4;
-const BACKED_RESERVE_BYTES_MIN: u64 = 1 << 20;
+const BACKED_RESERVE_BYTES_MIN: u64 = 256 << 10;
 /// The most bytes of small claims that are accepted by one computation of the owed bytes, on a sparse device.
 const CREDIT_BYTES_MAX: u64 = 4 << 20;
 
