@@ -273,6 +273,8 @@ impl Room<'_> {
 
     /// The number of free blocks that can lose their storage, so that the reserve and what is owed keep it.
     pub fn spare_blocks(&self) -> u64 {
+        // Credit is a short cut: the next commit computes it again.
+        self.engine.admission.credit_bytes.store(0, Ordering::Relaxed);
         let kept_bytes = match self.engine.store.disk.is_sparse() {
             true => {
                 let set_aside_bytes = self.engine.admission.set_aside_bytes();
