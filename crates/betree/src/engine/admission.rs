@@ -24,7 +24,7 @@ const CHANGE_OVERHEAD_BYTES: u64 = 64;
 /// used could take several times over. A step of a drain changes six nodes.
 const BACKED_RESERVE_NODES: u64 = 8;
 const BACKED_RESERVE_SHARE: u64 = 4;
-const BACKED_RESERVE_BYTES_MIN: u64 = 1 << 20;
+const BACKED_RESERVE_BYTES_MIN: u64 = 256 << 10;
 /// The most bytes of small claims that are accepted by one computation of the owed bytes, on a sparse device.
 const CREDIT_BYTES_MAX: u64 = 4 << 20;
 
@@ -273,6 +273,8 @@ impl Room<'_> {
 
     /// The number of free blocks that can lose their storage, so that the reserve and what is owed keep it.
     pub fn spare_blocks(&self) -> u64 {
+        // Credit is a short cut: the next commit computes it again.
+        self.engine.admission.credit_bytes.store(0, Ordering::Relaxed);
         let kept_bytes = match self.engine.store.disk.is_sparse() {
             true => {
                 let set_aside_bytes = self.engine.admission.set_aside_bytes();

@@ -20,7 +20,7 @@ use crate::space::{BlockRange, Extent};
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Storage is allocated by one part in this many of what is used, within these bounds, in blocks.
 const STEP_SHARE: u64 = 16;
-pub(crate) const STEP_BLOCKS_MIN: u64 = 256;
+pub(crate) const STEP_BLOCKS_MIN: u64 = 64;
 const STEP_BLOCKS_MAX: u64 = 16 << 10;
 /// How many gaps are looked at for blocks in a row before an extent has several parts.
 const GAPS_TRIED_MAX: usize = 4;

@@ -3,6 +3,7 @@
 blocks that a file has must be kept, and close(2) must return the error of what found no room. BETRFS is the
 command."""
 
+import ctypes
 import errno
 import mmap
 import os
@@ -17,9 +18,18 @@ def opened(name, flags=0):
     return os.open(name, os.O_RDWR | os.O_CLOEXEC | flags)
 
 
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.mmap.restype = ctypes.c_void_p
+LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
 def store(fd, bytes):
-    with mmap.mmap(fd, len(bytes)) as pages:
-        pages[:] = bytes
+    """Not by a mmap.mmap: that has a descriptor of its own, and ignores the error of its close(2)."""
+    pages = LIBC.mmap(None, len(bytes), mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
+    assert pages != ctypes.c_void_p(-1).value, os.strerror(ctypes.get_errno())
+    ctypes.memmove(pages, bytes, len(bytes))
+    assert LIBC.munmap(pages, len(bytes)) == 0
 
 
 def betrfs(*arguments):
