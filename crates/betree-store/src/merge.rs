@@ -123,7 +123,8 @@ struct Room {
 impl Room {
     /// Of a volume that stores values of at most `bytes_max` bytes.
     fn of(bytes_max: usize) -> Room {
-        let unmerged_bytes = bytes_max.saturating_sub(BESIDE_BYTES).min(UNMERGED_BYTES_MAX);
+        let beside_bytes = BESIDE_BYTES.min(bytes_max / 4);
+        let unmerged_bytes = (bytes_max - beside_bytes).min(UNMERGED_BYTES_MAX);
         Room { merged_bytes: (unmerged_bytes / 3 * 2).min(MERGED_BYTES_MAX), unmerged_bytes }
     }
 }

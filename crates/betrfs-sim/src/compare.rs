@@ -203,7 +203,7 @@ pub fn compare_attr(state: &State, id: ObjectId, found: &Attr) -> Result<(), Str
         return differs("size", &found.size, &object.size());
     }
     let blocks = object.contents().map_or(0, |contents| contents.blocks_512());
-    if !object.contents().map_or(found.blocks_512 == 0, |contents| contents.may_take(found.blocks_512)) {
+    if found.blocks_512 != blocks {
         return differs("number of blocks of 512 bytes", &found.blocks_512, &blocks);
     }
     let crtime_ns = if found.crtime_ns == NOT_TOLD_NS { NOT_TOLD_NS } else { object.crtime_ns };

@@ -67,7 +67,7 @@ pub struct Attr {
     pub rdev: u32,
     /// Size in bytes.
     pub size: u64,
-    /// Units of 512 bytes that the contents take, and those set aside for them.
+    /// Units of 512 bytes in use.
     pub blocks_512: u64,
     /// Time of the last access, kept as with the mount option `lazytime`.
     pub atime_ns: i64,

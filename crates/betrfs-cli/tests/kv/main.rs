@@ -100,7 +100,8 @@ fn a_store_and_a_volume_are_told_apart() {
 fn damage(store: &Path) {
     let file = std::fs::File::options().read(true).write(true).open(store).unwrap();
     let mut flipped = 0;
-    for block in (1 << 20..128 << 20).step_by(4096) {
+    let end = file.metadata().unwrap().len();
+    for block in (1 << 20..end).step_by(4096) {
         let mut byte = [0];
         file.read_exact_at(&mut byte, block + 100).unwrap();
         if byte != [0] {

@@ -91,8 +91,7 @@ impl Kernel {
         }
         let blocks = object.contents().map_or(0, |contents| contents.blocks_512());
         let (modified, right) = ((attr.blocks_512, attr.mtime_ns), (blocks, object.mtime_ns));
-        let may_take = object.contents().map_or(attr.blocks_512 == 0, |it| it.may_take(attr.blocks_512));
-        if is_known(stale::MODIFIED) && (!may_take || attr.mtime_ns != object.mtime_ns) {
+        if is_known(stale::MODIFIED) && modified != right {
             return differs("(blocks, mtime)", format!("{modified:?}"), format!("{right:?}"));
         }
         if is_known(stale::CTIME) && attr.ctime_ns != object.ctime_ns {

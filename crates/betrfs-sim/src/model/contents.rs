@@ -12,8 +12,6 @@ const BLOCK: u64 = 4096;
 pub struct Contents {
     bytes: Arc<Vec<u8>>,
     stored: Arc<BTreeSet<u64>>,
-    /// Whether blocks were allocated, which count until the volume is closed.
-    has_allocated: bool,
 }
 
 impl Contents {
@@ -33,19 +31,10 @@ impl Contents {
         &self.bytes[from..self.bytes.len().min(from.saturating_add(len))]
     }
 
-    /// Whether `stat` may show this number of units of 512 bytes: those in use, and more where blocks were
-    /// allocated.
-    pub fn may_take(&self, blocks_512: u64) -> bool {
-        blocks_512 == self.blocks_512() || self.has_allocated && blocks_512 > self.stored_512()
-    }
-
-    fn stored_512(&self) -> u64 {
-        self.stored.len() as u64 * (BLOCK / 512)
-    }
-
-    /// Units of 512 bytes in use.
+    /// Units of 512 bytes in use, as `stat` shows them.
     pub fn blocks_512(&self) -> u64 {
-        self.stored_512().clamp(u64::from(self.size() > 0), self.size().div_ceil(512))
+        let stored = self.stored.len() as u64 * (BLOCK / 512);
+        stored.clamp(u64::from(self.size() > 0), self.size().div_ceil(512))
     }
 
     /// Writes bytes at an offset.
@@ -73,7 +62,6 @@ impl Contents {
             FallocateMode::PunchHole => (true, false),
             FallocateMode::Zero { keep_size } => (true, !keep_size),
         };
-        self.has_allocated |= mode != FallocateMode::PunchHole;
         let (size, end) = (self.size(), offset + len);
         let punches = zeroes && offset < size;
         if punches {

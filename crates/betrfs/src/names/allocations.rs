@@ -28,7 +28,7 @@ pub(crate) struct Allocations {
 
 /// The blocks with room set aside for a file, which stays in memory for it.
 struct Allocation {
-    inode: Arc<Inode>,
+    _inode: Arc<Inode>,
     blocks: Stretches,
     /// The end of the allocated range, in bytes.
     end: u64,
@@ -56,13 +56,11 @@ impl Allocations {
         if self.stretches.load(Relaxed).saturating_add(blocks.len()) > STRETCHES_MAX {
             return false;
         }
-        let new = || Allocation { inode: inode.clone(), blocks: Stretches::default(), end: 0 };
+        let new = || Allocation { _inode: inode.clone(), blocks: Stretches::default(), end: 0 };
         let allocate_ahead = files.entry(inode.id).or_insert_with(new);
         allocate_ahead.end = allocate_ahead.end.max(end);
         let before = allocate_ahead.blocks.0.len();
         blocks.iter().for_each(|blocks| allocate_ahead.blocks.add(blocks));
-        let added = blocks.iter().map(|blocks| blocks.end.saturating_sub(blocks.start)).sum();
-        inode.blocks_set_aside.fetch_add(added, Relaxed);
         let after = allocate_ahead.blocks.0.len();
         if after == 0 {
             files.remove(&inode.id);
@@ -98,7 +96,6 @@ impl Allocations {
         let may_split = self.stretches.load(Relaxed) < STRETCHES_MAX;
         let before = allocate_ahead.blocks.0.len();
         let ended = allocate_ahead.blocks.remove(blocks, may_split);
-        allocate_ahead.inode.blocks_set_aside.fetch_sub(ended, Relaxed);
         let after = allocate_ahead.blocks.0.len();
         let gone = if after == 0 { files.remove(&id) } else { None };
         self.stretches.fetch_add(after, Relaxed);
@@ -231,11 +228,9 @@ mod tests {
         }
         assert!(allocations.stretches.load(Relaxed) <= STRETCHES_MAX);
         assert_eq!(allocations.count(inode.id, &(0..end)), end - ended);
-        assert_eq!(inode.blocks_set_aside.load(Relaxed), end - ended);
         assert!(!allocations.add(&file(8), from_ref(&(0..1)), 1));
         allocations.end(inode.id, &(0..u64::MAX));
         assert_eq!((allocations.stretches.load(Relaxed), Arc::strong_count(&inode)), (0, 1));
-        assert_eq!(inode.blocks_set_aside.load(Relaxed), 0);
     }
 
     #[test]

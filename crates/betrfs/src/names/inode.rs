@@ -13,7 +13,6 @@ use super::quota::MayCount;
 use crate::error::{Error, Result};
 use crate::names::open_below::OpenBelow;
 use crate::names::{ChangeEpoch, Counter, CountingAbove, Directory, Recorded};
-use crate::schema::block::BLOCK;
 use crate::schema::{Record, key};
 use crate::types::{Attr, Entry, InodeId};
 
@@ -39,8 +38,6 @@ pub(crate) struct Inode {
     pub lookups: AtomicU64,
     /// Number of openings; changed under the lock of the seat.
     pub(super) opens: AtomicU32,
-    /// Number of blocks with room set aside, see [`Allocations`](super::Allocations).
-    pub(super) blocks_set_aside: AtomicU64,
     /// The time of the last access, perhaps later than the record's.
     pub atime_ns: AtomicI64,
     /// Whether it is in the queue of inodes whose time of access is to be put.
@@ -165,7 +162,6 @@ impl Inode {
             }),
             lookups: AtomicU64::new(0),
             opens: AtomicU32::new(0),
-            blocks_set_aside: AtomicU64::new(0),
             queued: AtomicBool::new(false),
             accessed: AtomicBool::new(false),
             is_lost: false,
@@ -424,11 +420,6 @@ impl Inode {
         } else {
             record.nlink
         };
-        let blocks_512 = match self.blocks_set_aside.load(Relaxed).saturating_mul(BLOCK / 512) {
-            0 => record.units_512(),
-            set_aside if record.blocks() == 0 => set_aside,
-            set_aside => record.units_512().saturating_add(set_aside),
-        };
         Attr {
             ino: self.ino,
             file_type: record.file_type,
@@ -438,7 +429,7 @@ impl Inode {
             gid: record.gid,
             rdev: record.rdev,
             size: record.size,
-            blocks_512,
+            blocks_512: record.units_512(),
             atime_ns: self.atime_ns.load(Relaxed),
             mtime_ns: record.mtime_ns,
             ctime_ns: record.ctime_ns,
