@@ -10,7 +10,6 @@
 mod batch;
 mod convert;
 mod dict;
-mod ending;
 mod held;
 mod merge;
 mod pairs;
@@ -26,8 +25,6 @@ mod _betree {
     use super::batch::Batch;
     #[pymodule_export]
     use super::dict::Dict;
-    #[pymodule_export]
-    use super::ending::_end;
     #[pymodule_export]
     use super::pairs::Pairs;
     #[pymodule_export]

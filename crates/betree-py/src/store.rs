@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use betree_store::{BackupProgress, Compression, Durability, Error, MissingMerges};
@@ -12,7 +13,6 @@ use pyo3::types::PyAny;
 
 use crate::batch::Batch;
 use crate::convert::{Failure, call};
-use crate::ending::detach;
 use crate::held::Held;
 use crate::merge::{Named, with_merge};
 use crate::transaction::{Transaction, isolation_of, run};
@@ -21,6 +21,7 @@ use crate::transaction::{Transaction, isolation_of, run};
 #[pyclass(subclass, frozen, module = "betree")]
 pub struct Store {
     pub store: Held<betree_store::Store>,
+    closed: AtomicBool,
 }
 
 /// "commit", "manual", or a number of seconds.
@@ -94,7 +95,7 @@ impl Store {
             options = options.missing_merges(MissingMerges::Keep);
         }
         let store = call(py, || options.open(&path))?;
-        Ok(Store { store: Held::new(store) })
+        Ok(Store { store: Held::new(store), closed: AtomicBool::new(false) })
     }
 
     /// The path with which it was opened.
@@ -106,12 +107,12 @@ impl Store {
     /// Whether it was closed.
     #[getter]
     fn closed(&self) -> bool {
-        self.store.is_closed()
+        self.closed.load(Ordering::SeqCst)
     }
 
     /// The names of all dictionaries, in order.
     fn dicts(&self, py: Python<'_>) -> Vec<String> {
-        detach(py, || self.store.dicts())
+        py.detach(|| self.store.dicts())
     }
 
     /// Renames a dictionary. Objects that stand for it stay good.
@@ -133,7 +134,7 @@ impl Store {
     #[pyo3(signature = (isolation="serializable"))]
     fn transaction(slf: &Bound<'_, Self>, isolation: &str) -> PyResult<Transaction> {
         let (isolation, opened) = (isolation_of(isolation)?, slf.get());
-        let own = detach(slf.py(), || opened.store.begin(isolation).into());
+        let own = slf.py().detach(|| opened.store.begin(isolation).into());
         Ok(Transaction::new(own, slf.clone().unbind()))
     }
 
@@ -154,7 +155,7 @@ impl Store {
             let Some(progress) = &progress else { return Ok(()) };
             Python::attach(|py| progress.call1(py, (&at.dict, at.pairs, at.bytes)).map(drop))
         };
-        let done = detach(py, || {
+        let done = py.detach(|| {
             self.store.backup_while(&path, |at| match told(at) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(raised) => {
@@ -176,7 +177,7 @@ impl Store {
 
     /// Counters of what it has done, and what it takes.
     fn stats(&self, py: Python<'_>) -> BTreeMap<&'static str, u64> {
-        let stats = detach(py, || self.store.stats());
+        let stats = py.detach(|| self.store.stats());
         let mut all: BTreeMap<_, _> = stats.engine.iter().collect();
         all.extend([
             ("used_bytes", stats.used_bytes),
@@ -192,18 +193,13 @@ impl Store {
         Ok(found.iter().map(ToString::to_string).collect())
     }
 
-    /// Makes everything durable, and releases the file, also where it fails: but after `NoSpace` the store
-    /// stays open, to be closed again once there is room, or abandoned. Closed again, it does nothing.
+    /// Makes everything durable, and releases the file. Closed again, it does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if self.closed() {
-            return Ok(());
+        if !self.closed() {
+            call(py, || self.store.close())?;
+            self.closed.store(true, Ordering::SeqCst);
         }
-        call(py, || self.store.close())
-    }
-
-    /// Releases the file and writes nothing more to it: what is not durable is lost.
-    fn abandon(&self, py: Python<'_>) {
-        detach(py, || self.store.abandon());
+        Ok(())
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -212,10 +208,6 @@ impl Store {
 
     #[pyo3(signature = (*_raised))]
     fn __exit__(&self, py: Python<'_>, _raised: &Bound<'_, PyAny>) -> PyResult<()> {
-        let closed = self.close(py);
-        if closed.is_err() {
-            self.abandon(py);
-        }
-        closed
+        self.close(py)
     }
 }

@@ -55,10 +55,6 @@ fn eight(bytes: &[u8]) -> [u8; 8] {
 pub struct AddU64;
 
 impl Merge for AddU64 {
-    fn kind(&self) -> &str {
-        "add_u64"
-    }
-
     fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let (old, delta) =
             (u64::from_le_bytes(eight(old.unwrap_or_default())), u64::from_le_bytes(eight(delta)));
@@ -76,10 +72,6 @@ impl Merge for AddU64 {
 pub struct AddI64;
 
 impl Merge for AddI64 {
-    fn kind(&self) -> &str {
-        "add_i64"
-    }
-
     fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let (old, delta) =
             (i64::from_le_bytes(eight(old.unwrap_or_default())), i64::from_le_bytes(eight(delta)));
@@ -96,10 +88,6 @@ impl Merge for AddI64 {
 pub struct Max;
 
 impl Merge for Max {
-    fn kind(&self) -> &str {
-        "max"
-    }
-
     fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>, String> {
         Ok(Some(old.map_or(delta, |old| old.max(delta)).to_vec()))
     }
@@ -109,16 +97,11 @@ impl Merge for Max {
     }
 }
 
-/// Puts the delta behind the value. A value has at most 4 MiB: a key that is only appended to cannot be read
-/// beyond that, see [`Merge`].
+/// Puts the delta behind the value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Append;
 
 impl Merge for Append {
-    fn kind(&self) -> &str {
-        "append"
-    }
-
     fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>, String> {
         Ok(Some([old.unwrap_or_default(), delta].concat()))
     }
@@ -172,10 +155,6 @@ impl UnionSet {
 }
 
 impl Merge for UnionSet {
-    fn kind(&self) -> &str {
-        "union_set"
-    }
-
     fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let mut members: Vec<&[u8]> = UnionSet::members(old.unwrap_or_default()).collect();
         members.extend(UnionSet::members(delta));

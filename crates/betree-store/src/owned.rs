@@ -85,10 +85,7 @@ impl Pairs {
                     bytes += key.len() + value.len();
                     to.push_back((key, value));
                 }
-                Some(Err(error)) => {
-                    self.failure = Some(error);
-                    break;
-                }
+                Some(Err(error)) => self.failure = Some(error),
                 None => break,
             }
         }
@@ -104,7 +101,7 @@ impl Pairs {
 
     fn needs_reading(&self, is_forward: bool) -> bool {
         let near = if is_forward { &self.ahead } else { &self.behind };
-        near.is_empty() && self.failure.is_none() && !self.is_read
+        near.is_empty() && !self.is_read
     }
 
     fn take(&mut self, is_forward: bool) -> Option<Result<(Key, Value)>> {
@@ -117,9 +114,8 @@ impl Pairs {
         }
         match self.failure.take() {
             Some(error) => {
-                if !error.is_of_one_key() {
-                    far.clear();
-                }
+                // It ends with the first error.
+                far.clear();
                 Some(Err(error))
             }
             None => far.pop_back().map(Ok),

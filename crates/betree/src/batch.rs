@@ -26,8 +26,7 @@ pub struct Batch {
     puts_bytes: u64,
     frees: bool,
     frees_bytes: u64,
-    /// The number of deletes of keys and of ranges.
-    deletes: u32,
+    deletes: bool,
     replaces: bool,
     drawn_bytes: u64,
     clones: u32,
@@ -88,7 +87,7 @@ impl Batch {
     /// Removes `key`, if it is there.
     pub fn delete(&mut self, dict: DictId, key: &[u8]) {
         self.push(DELETE, dict, 0, key, &[]);
-        self.deletes += 1;
+        self.deletes = true;
     }
 
     /// Changes the value of `key` by the environment's [`Upsert`](crate::Upsert), without reading it.
@@ -101,7 +100,7 @@ impl Batch {
     pub fn delete_range(&mut self, dict: DictId, lo: &Cut, hi: &Cut) {
         if lo < hi {
             self.push(DELETE_RANGE, dict, sides(lo, hi), lo.bytes(), hi.bytes());
-            self.deletes += 1;
+            self.deletes = true;
         }
     }
 
@@ -179,7 +178,7 @@ impl Batch {
         Arc::make_mut(&mut self.record).extend_from_slice(&other.record);
         self.changes += other.changes;
         self.puts_bytes += other.puts_bytes;
-        self.deletes += other.deletes;
+        self.deletes |= other.deletes;
         self.clones += other.clones;
         self.take_marks(other);
         self.longest_key_bytes = self.longest_key_bytes.max(other.longest_key_bytes);
@@ -238,12 +237,7 @@ impl Batch {
 
     /// Whether it may free space.
     pub(crate) fn frees(&self) -> bool {
-        self.frees || self.deletes > 0
-    }
-
-    /// The number of deletes of keys and of ranges.
-    pub(crate) fn deletes(&self) -> u32 {
-        self.deletes
+        self.frees || self.deletes
     }
 
     /// Bytes that puts and upserts add, for the admission of space. Deletes do not count, nor do the few puts

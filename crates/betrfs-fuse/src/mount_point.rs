@@ -4,7 +4,6 @@ mod error;
 mod found;
 mod helper;
 mod own_mount;
-mod users;
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

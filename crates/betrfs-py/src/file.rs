@@ -7,8 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::convert::{Metadata, Octets, call, io_error};
-use crate::ending::detach;
+use crate::convert::{Metadata, call};
 
 /// An open file.
 #[pyclass(frozen, module = "betrfs")]
@@ -25,8 +24,7 @@ impl File {
         py: Python<'_>,
         run: impl FnOnce(&betrfs_std::File) -> std::io::Result<T> + Send,
     ) -> PyResult<T> {
-        let done = detach(py, || self.0.read().as_ref().map(run)).ok_or_else(closed)?;
-        done.map_err(|error| io_error(py, &error))
+        py.detach(|| self.0.read().as_ref().map(run)).ok_or_else(closed)?.map_err(PyErr::from)
     }
 
     fn call<T: Send>(
@@ -66,18 +64,15 @@ impl File {
     }
 
     /// Writes bytes at the position; how many.
-    fn write(&self, py: Python<'_>, bytes: Octets) -> PyResult<usize> {
-        self.io(py, |mut file| file.write(&bytes))
+    fn write(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<usize> {
+        self.io(py, |mut file| file.write(bytes))
     }
 
     /// Moves the position, and returns it.
     #[pyo3(signature = (offset, whence=0))]
     fn seek(&self, py: Python<'_>, offset: i64, whence: u8) -> PyResult<u64> {
         let to = match whence {
-            0 => {
-                let negative = |_| io_error(py, &std::io::ErrorKind::InvalidInput.into());
-                SeekFrom::Start(u64::try_from(offset).map_err(negative)?)
-            }
+            0 => SeekFrom::Start(u64::try_from(offset).map_err(|_| std::io::Error::from_raw_os_error(22))?),
             1 => SeekFrom::Current(offset),
             2 => SeekFrom::End(offset),
             _ => return Err(PyValueError::new_err(format!("invalid whence: {whence}"))),
@@ -112,6 +107,6 @@ impl File {
 
     /// Closes it.
     fn close(&self, py: Python<'_>) {
-        detach(py, || *self.0.write() = None);
+        py.detach(|| *self.0.write() = None);
     }
 }

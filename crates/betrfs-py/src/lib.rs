@@ -8,7 +8,6 @@
 
 mod convert;
 mod dir;
-mod ending;
 mod file;
 mod fs;
 mod listing;
@@ -21,8 +20,6 @@ mod _betrfs {
     use super::convert::{Metadata, StatFs, Usage};
     #[pymodule_export]
     use super::dir::Dir;
-    #[pymodule_export]
-    use super::ending::_end;
     #[pymodule_export]
     use super::file::File;
     #[pymodule_export]

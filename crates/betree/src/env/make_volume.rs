@@ -27,7 +27,7 @@ use crate::node_id::NodeId;
 use crate::settings::{Compression, Geometry};
 use crate::store::{CopyState, Readahead, Reading, Store, Writeback};
 use crate::table::Table;
-use crate::upsert::{Bounded, Replace};
+use crate::upsert::Replace;
 
 /// The first sequence number of a volume.
 const FIRST_MSN: u64 = 1;
@@ -75,9 +75,6 @@ impl Env {
             tail: TaggedTail::default(),
         };
         let space = space_of(&superblock);
-        if disk.is_sparse() {
-            space.doubt_backing();
-        }
         let store = Store {
             limits: Limits::of(geometry, space.total_blocks()),
             next_msn: AtomicU64::new(FIRST_MSN),
@@ -90,7 +87,7 @@ impl Env {
             pairs_ask: AtomicBool::new(false),
             copies: CopyState::default(),
             zstd: None,
-            upsert: Bounded::new(Arc::new(Replace), geometry.batch_bytes_max()),
+            upsert: Arc::new(Replace),
             clock: Clock::default(),
             reading: Reading::default(),
             readahead: Readahead::default(),

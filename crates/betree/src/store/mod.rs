@@ -1,6 +1,5 @@
 //! Nodes and pieces between memory and device: compression, checksums and places.
 
-mod backing;
 mod block_reuse;
 mod copies;
 mod queue;
@@ -19,7 +18,6 @@ use betree_platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use betree_platform::{BLOCK_BYTES, Codec};
 use xxhash_rust::xxh3::xxh3_64;
 
-pub(crate) use backing::STEP_BLOCKS_MIN;
 pub(crate) use copies::{COPIED_FROM_HEIGHT, CopyState};
 pub(crate) use read::{ReadScope, Reading, Together};
 pub(crate) use readahead::{LEAVES_AHEAD, Readahead, Request};
@@ -39,7 +37,7 @@ use crate::planted::{self, Bug};
 use crate::run::{Layers, Run};
 use crate::settings::Compression;
 use crate::space::{Extent, Space};
-use crate::upsert::Bounded;
+use crate::upsert::Upsert;
 
 /// The invariant of a buffer: it has the room that was asked for when it was made, or grown.
 const HAS_ROOM: &str = "a buffer has the room that it was made with";
@@ -65,7 +63,7 @@ pub(crate) struct Store {
     /// The zstd codec, if the platform brings one.
     pub zstd: Option<Arc<dyn Codec>>,
     /// The meaning of upserts.
-    pub upsert: Bounded,
+    pub upsert: Arc<dyn Upsert>,
     /// The clock by which values expire.
     pub clock: Clock,
     /// Reads in progress.
