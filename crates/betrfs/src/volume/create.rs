@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree::Batch;
+use betree::{Batch, PairCompression};
 
 use crate::contents::{acl_of, contents_bytes, put_bytes, store_xattrs};
 use crate::error::{Error, Result};
@@ -231,7 +231,9 @@ impl Volume {
 
         let name: Arc<[u8]> = Arc::from(name);
         let mut batch = Batch::with_capacity(BATCH_BYTES + target.len() + contents_bytes(&at, contents));
-        let asked = asked(parent.given_properties());
+        // The properties above cost a walk up; only data is compressed.
+        let asked =
+            if contents.is_empty() { PairCompression::Usual } else { asked(parent.given_properties()) };
         let mut place = Place::named(parent, name.clone());
         let mut linked = None;
         if record.file_type == FileType::Regular && self.orphans.occupy(&at) {
