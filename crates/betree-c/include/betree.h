@@ -257,10 +257,10 @@ typedef struct betree_batch betree_batch;
 typedef struct betree_dict betree_dict;
 
 /**
- * An iterator over the pairs of a range, from both ends, which ends with the first failure. One thread uses
- * it at a time. It reads some pairs at a time. That of a view reads the view's moment, that of a transaction
- * what the transaction sees; that of a dictionary is no snapshot, and meets what is changed behind the pairs
- * that it has read.
+ * An iterator over the pairs of a range, from both ends, which ends with the first failure, unless that is
+ * BETREE_MERGE: then it goes on after the key. One thread uses it at a time. It reads some pairs at a time.
+ * That of a view reads the view's moment, that of a transaction what the transaction sees; that of a
+ * dictionary is no snapshot, and meets what is changed behind the pairs that it has read.
  */
 typedef struct betree_iter betree_iter;
 

@@ -40,7 +40,7 @@ unsafe fn bytes<'a>(
         return Err(is_null(what));
     }
     if len > limit_bytes {
-        let why = format!("{what} of {len} bytes is over the limit of {limit_bytes}");
+        let why = format!("{what} of {len} bytes is over the limit of {limit_bytes} bytes");
         return Err(Failure::new(Status::BetreeTooLarge, why));
     }
     // SAFETY: the caller's promise; it is not NULL, and the limit is far below half of the address space.
@@ -94,7 +94,7 @@ pub unsafe fn name<'a>(pointer: *const c_char, len: usize) -> Result<&'a str, Fa
     // SAFETY: the caller's promise.
     let bytes = unsafe { bytes(pointer.cast(), len, "the name", usize::MAX >> 1) };
     if len > NAME_BYTES_MAX {
-        let why = format!("a name of {len} bytes is over the limit of {NAME_BYTES_MAX}");
+        let why = format!("a name of {len} bytes is over the limit of {NAME_BYTES_MAX} bytes");
         return Err(Failure::new(Status::BetreeBadName, why));
     }
     str::from_utf8(bytes?).map_err(|_| Failure::bad_argument("the name is no UTF-8"))

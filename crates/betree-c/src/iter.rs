@@ -9,10 +9,10 @@ use crate::dict::Dict;
 use crate::results::{free_handle, new_handle};
 use crate::status::{Failure, Status, call};
 
-/// An iterator over the pairs of a range, from both ends, which ends with the first failure. One thread uses
-/// it at a time. It reads some pairs at a time. That of a view reads the view's moment, that of a transaction
-/// what the transaction sees; that of a dictionary is no snapshot, and meets what is changed behind the pairs
-/// that it has read.
+/// An iterator over the pairs of a range, from both ends, which ends with the first failure, unless that is
+/// BETREE_MERGE: then it goes on after the key. One thread uses it at a time. It reads some pairs at a time.
+/// That of a view reads the view's moment, that of a transaction what the transaction sees; that of a
+/// dictionary is no snapshot, and meets what is changed behind the pairs that it has read.
 pub struct Iter {
     pairs: OwnedIter,
     /// What the caller's pointers lead to.

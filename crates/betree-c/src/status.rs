@@ -118,6 +118,7 @@ impl From<Error> for Failure {
             Error::NoMerge { .. }
             | Error::UnknownMerge { .. }
             | Error::OtherMerge { .. }
+            | Error::OtherKindOfMerge { .. }
             | Error::BadMerge { .. }
             | Error::MergeFailed { .. } => Status::BetreeMerge,
             Error::Damaged { .. } => Status::BetreeDamaged,

@@ -72,6 +72,29 @@ pub trait Device: Send + Sync {
         Ok(self.len())
     }
 
+    /// Whether a write may find the storage below the device full, as that of a sparse file, and
+    /// [`allocate`](Device::allocate) prevents that.
+    fn is_sparse(&self) -> bool {
+        false
+    }
+
+    /// Allocates storage for a range in whole blocks, so that no write to it finds the storage below full
+    /// until it is [discarded](Device::discard). Contents stay. A range that has storage needs no more.
+    ///
+    /// # Errors
+    /// The device's own; a part of the range may have storage then.
+    fn allocate(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        let _ = (offset, len);
+        Ok(())
+    }
+
+    /// The first part of a range, in whole blocks, that is known to have storage: its offset and length. What
+    /// was allocated and never written may be left out. Without an answer it is `None`.
+    fn next_allocated(&self, offset: u64, len: u64) -> Option<(u64, u64)> {
+        let _ = (offset, len);
+        None
+    }
+
     /// The process that opened the device, if this process is a fork of it; `None` otherwise.
     ///
     /// A fork inherits the memory of an open volume, but neither its threads nor the right to write to its
@@ -110,6 +133,8 @@ pub enum DeviceOp {
     Discard,
     /// [`Device::grow`]
     Grow,
+    /// [`Device::allocate`]
+    Allocate,
 }
 
 /// Linux's error number for a device that failed.
@@ -141,6 +166,7 @@ impl core::fmt::Display for DeviceOp {
             DeviceOp::Sync => "sync",
             DeviceOp::Discard => "discard",
             DeviceOp::Grow => "growth",
+            DeviceOp::Allocate => "allocation",
         })
     }
 }

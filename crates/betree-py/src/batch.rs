@@ -4,8 +4,9 @@ use betree_store::WriteBatch;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
-use crate::convert::{call, range};
+use crate::convert::{Octets, call, range};
 use crate::dict::Dict;
+use crate::ending::detach;
 use crate::held::Held;
 use crate::store::Store;
 
@@ -36,18 +37,18 @@ impl Batch {
 #[pymethods]
 impl Batch {
     /// Sets the value of a key.
-    fn put(&self, py: Python<'_>, dict: &Dict, key: &[u8], value: &[u8]) -> PyResult<()> {
-        self.add(py, |batch| batch.put(&dict.dict, key, value))
+    fn put(&self, py: Python<'_>, dict: &Dict, key: Octets, value: Octets) -> PyResult<()> {
+        self.add(py, |batch| batch.put(&dict.dict, &key, &value))
     }
 
     /// Removes a key, if it is there.
-    fn delete(&self, py: Python<'_>, dict: &Dict, key: &[u8]) -> PyResult<()> {
-        self.add(py, |batch| batch.delete(&dict.dict, key))
+    fn delete(&self, py: Python<'_>, dict: &Dict, key: Octets) -> PyResult<()> {
+        self.add(py, |batch| batch.delete(&dict.dict, &key))
     }
 
     /// Changes the value of a key by the dictionary's merge.
-    fn upsert(&self, py: Python<'_>, dict: &Dict, key: &[u8], delta: &[u8]) -> PyResult<()> {
-        self.add(py, |batch| batch.upsert(&dict.dict, key, delta))
+    fn upsert(&self, py: Python<'_>, dict: &Dict, key: Octets, delta: Octets) -> PyResult<()> {
+        self.add(py, |batch| batch.upsert(&dict.dict, &key, &delta))
     }
 
     /// Removes every key from `lo` on and before `hi`.
@@ -56,15 +57,15 @@ impl Batch {
         &self,
         py: Python<'_>,
         dict: &Dict,
-        lo: Option<&[u8]>,
-        hi: Option<&[u8]>,
+        lo: Option<Octets>,
+        hi: Option<Octets>,
     ) -> PyResult<()> {
-        self.add(py, |batch| batch.delete_range::<&[u8]>(&dict.dict, range(lo, hi)))
+        self.add(py, |batch| batch.delete_range::<&[u8]>(&dict.dict, range(&lo, &hi)))
     }
 
     /// Removes every key that begins with a prefix.
-    fn delete_prefix(&self, py: Python<'_>, dict: &Dict, prefix: &[u8]) -> PyResult<()> {
-        self.add(py, |batch| batch.delete_prefix(&dict.dict, prefix))
+    fn delete_prefix(&self, py: Python<'_>, dict: &Dict, prefix: Octets) -> PyResult<()> {
+        self.add(py, |batch| batch.delete_prefix(&dict.dict, &prefix))
     }
 
     /// Makes the changes, and empties the batch. Where it fails, the batch stays as it is.
@@ -78,12 +79,12 @@ impl Batch {
 
     /// Forgets the changes.
     fn clear(&self, py: Python<'_>) {
-        py.detach(|| self.batch.lock().clear());
+        detach(py, || self.batch.lock().clear());
     }
 
     /// The number of changes.
     fn __len__(&self, py: Python<'_>) -> usize {
-        py.detach(|| self.batch.lock().len())
+        detach(py, || self.batch.lock().len())
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

@@ -1,12 +1,16 @@
 //! Values and errors from one language to the other.
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::ops::Deref;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use betree_store::{Conflict, Error, Key, Value};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyMemoryView};
+
+use crate::ending::detach;
 
 /// The class of an error, in `betree/_errors.py`.
 fn class_of(error: &Error) -> &'static str {
@@ -36,6 +40,7 @@ fn class_of(error: &Error) -> &'static str {
         Error::NoMerge { .. }
         | Error::UnknownMerge { .. }
         | Error::OtherMerge { .. }
+        | Error::OtherKindOfMerge { .. }
         | Error::BadMerge { .. }
         | Error::MergeFailed { .. } => "MergeError",
         Error::Damaged { .. } => "Damaged",
@@ -91,15 +96,48 @@ pub fn conflict(py: Python<'_>, found: &Conflict) -> PyResult<PyErr> {
 
 /// Calls the store without Python's lock.
 pub fn call<T: Send>(py: Python<'_>, run: impl FnOnce() -> betree_store::Result<T> + Send) -> PyResult<T> {
-    py.detach(run).map_err(|error| Failure::Store(error).exception(py))
+    detach(py, run).map_err(|error| Failure::Store(error).exception(py))
+}
+
+/// A key or a value: `bytes`, which are not copied, or any other object with a buffer.
+pub struct Octets(PyBackedBytes);
+
+impl<'py> FromPyObject<'_, 'py> for Octets {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Octets> {
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            return Ok(Octets(bytes.to_owned().into()));
+        }
+        let Ok(view) = PyMemoryView::from(&object) else {
+            let name = object.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("a bytes-like object is required, not '{name}'")));
+        };
+        let copied = view.call_method0("tobytes")?;
+        Ok(Octets(copied.cast_into::<PyBytes>()?.into()))
+    }
+}
+
+impl Deref for Octets {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for Octets {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// A range of keys, without a bound where there is `None`.
 pub type Range<'a> = (std::ops::Bound<&'a [u8]>, std::ops::Bound<&'a [u8]>);
 
 /// The keys from `lo` on and before `hi`.
-pub fn range<'a>(lo: Option<&'a [u8]>, hi: Option<&'a [u8]>) -> Range<'a> {
-    (lo.map_or(Unbounded, Included), hi.map_or(Unbounded, Excluded))
+pub fn range<'a>(lo: &'a Option<Octets>, hi: &'a Option<Octets>) -> Range<'a> {
+    (lo.as_deref().map_or(Unbounded, Included), hi.as_deref().map_or(Unbounded, Excluded))
 }
 
 /// A value.

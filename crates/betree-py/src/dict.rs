@@ -5,7 +5,8 @@ use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes};
 
-use crate::convert::{Pair, bytes, call, duration_of, pair, range, seconds_of, time_of};
+use crate::convert::{Octets, Pair, bytes, call, duration_of, pair, range, seconds_of, time_of};
+use crate::ending::detach;
 use crate::held::Held;
 use crate::pairs::Pairs;
 use crate::store::Store;
@@ -56,22 +57,22 @@ impl Dict {
     /// The name at the moment.
     #[getter]
     fn name(&self, py: Python<'_>) -> String {
-        py.detach(|| self.dict.name())
+        detach(py, || self.dict.name())
     }
 
-    fn __getitem__<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-        match call(py, || self.dict.get(key))? {
+    fn __getitem__<'py>(&self, py: Python<'py>, key: Octets) -> PyResult<Bound<'py, PyBytes>> {
+        match call(py, || self.dict.get(&key))? {
             Some(value) => Ok(bytes(py, &value)),
-            None => Err(PyKeyError::new_err(PyBytes::new(py, key).unbind())),
+            None => Err(PyKeyError::new_err(PyBytes::new(py, &key).unbind())),
         }
     }
 
-    fn __setitem__(&self, py: Python<'_>, key: &[u8], value: &[u8]) -> PyResult<()> {
-        call(py, || self.dict.put(key, value))
+    fn __setitem__(&self, py: Python<'_>, key: Octets, value: Octets) -> PyResult<()> {
+        call(py, || self.dict.put(&key, &value))
     }
 
-    fn __contains__(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
-        call(py, || self.dict.contains(key))
+    fn __contains__(&self, py: Python<'_>, key: Octets) -> PyResult<bool> {
+        call(py, || self.dict.contains(&key))
     }
 
     /// The value of a key, or the default.
@@ -79,19 +80,19 @@ impl Dict {
     fn get<'py>(
         &self,
         py: Python<'py>,
-        key: &[u8],
+        key: Octets,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        Ok(call(py, || self.dict.get(key))?.map(|value| bytes(py, &value).into_any()).or(default))
+        Ok(call(py, || self.dict.get(&key))?.map(|value| bytes(py, &value).into_any()).or(default))
     }
 
     /// The values of several keys, in the order of these; `None` for those that are not there.
     fn get_many<'py>(
         &self,
         py: Python<'py>,
-        keys: Vec<Bound<'py, PyBytes>>,
+        keys: Vec<Octets>,
     ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
-        let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
         let found = call(py, || self.dict.get_many(&keys))?;
         Ok(found.iter().map(|value| value.as_ref().map(|value| bytes(py, value))).collect())
     }
@@ -102,20 +103,20 @@ impl Dict {
     fn put(
         &self,
         py: Python<'_>,
-        key: &[u8],
-        value: &[u8],
+        key: Octets,
+        value: Octets,
         ttl: Option<f64>,
         until: Option<f64>,
     ) -> PyResult<()> {
         match (ttl, until) {
-            (None, None) => call(py, || self.dict.put(key, value)),
+            (None, None) => call(py, || self.dict.put(&key, &value)),
             (Some(ttl), None) => {
                 let lives = duration_of(ttl)?;
-                call(py, || self.dict.put_for(key, value, lives))
+                call(py, || self.dict.put_for(&key, &value, lives))
             }
             (None, Some(until)) => {
                 let expires = time_of(until)?;
-                call(py, || self.dict.put_until(key, value, expires))
+                call(py, || self.dict.put_until(&key, &value, expires))
             }
             (Some(_), Some(_)) => Err(PyValueError::new_err("a value has `ttl` or `until`, not both")),
         }
@@ -123,8 +124,8 @@ impl Dict {
 
     /// The time at which the value of a key expires, in seconds since 1970; `None` if it never does, or there
     /// is none.
-    fn expires_at(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<f64>> {
-        Ok(call(py, || self.dict.expires_at(key))?.map(seconds_of))
+    fn expires_at(&self, py: Python<'_>, key: Octets) -> PyResult<Option<f64>> {
+        Ok(call(py, || self.dict.expires_at(&key))?.map(seconds_of))
     }
 
     /// Whether it was made for values that expire.
@@ -140,25 +141,25 @@ impl Dict {
     }
 
     /// Removes a key, if it is there, and does not read whether it is: so it is cheaper than `del`.
-    fn delete(&self, py: Python<'_>, key: &[u8]) -> PyResult<()> {
-        call(py, || self.dict.delete(key))
+    fn delete(&self, py: Python<'_>, key: Octets) -> PyResult<()> {
+        call(py, || self.dict.delete(&key))
     }
 
     /// Changes the value of a key by the dictionary's merge, without reading it.
-    fn upsert(&self, py: Python<'_>, key: &[u8], delta: &[u8]) -> PyResult<()> {
-        call(py, || self.dict.upsert(key, delta))
+    fn upsert(&self, py: Python<'_>, key: Octets, delta: Octets) -> PyResult<()> {
+        call(py, || self.dict.upsert(&key, &delta))
     }
 
     /// The pairs from the key `lo` on and before `hi`, in the order of the keys or against it.
     #[pyo3(signature = (lo=None, hi=None, *, reverse=false))]
-    fn range(&self, py: Python<'_>, lo: Option<&[u8]>, hi: Option<&[u8]>, reverse: bool) -> Pairs {
-        Pairs::new(self.dict.owned_range::<&[u8]>(range(lo, hi)), reverse, self.store.clone_ref(py))
+    fn range(&self, py: Python<'_>, lo: Option<Octets>, hi: Option<Octets>, reverse: bool) -> Pairs {
+        Pairs::new(self.dict.owned_range::<&[u8]>(range(&lo, &hi)), reverse, self.store.clone_ref(py))
     }
 
     /// The pairs whose keys begin with a prefix, in the order of the keys or against it.
     #[pyo3(signature = (prefix, *, reverse=false))]
-    fn prefix(&self, py: Python<'_>, prefix: &[u8], reverse: bool) -> Pairs {
-        Pairs::new(self.dict.owned_prefix(prefix), reverse, self.store.clone_ref(py))
+    fn prefix(&self, py: Python<'_>, prefix: Octets, reverse: bool) -> Pairs {
+        Pairs::new(self.dict.owned_prefix(&prefix), reverse, self.store.clone_ref(py))
     }
 
     /// The first pair, or `None`.
@@ -183,13 +184,13 @@ impl Dict {
 
     /// Removes every key from `lo` on and before `hi`, at a cost that does not depend on how many there are.
     #[pyo3(signature = (lo=None, hi=None))]
-    fn delete_range(&self, py: Python<'_>, lo: Option<&[u8]>, hi: Option<&[u8]>) -> PyResult<()> {
-        call(py, || self.dict.delete_range::<&[u8]>(range(lo, hi)))
+    fn delete_range(&self, py: Python<'_>, lo: Option<Octets>, hi: Option<Octets>) -> PyResult<()> {
+        call(py, || self.dict.delete_range::<&[u8]>(range(&lo, &hi)))
     }
 
     /// Removes every key that begins with a prefix, at a cost that does not depend on how many there are.
-    fn delete_prefix(&self, py: Python<'_>, prefix: &[u8]) -> PyResult<()> {
-        call(py, || self.dict.delete_prefix(prefix))
+    fn delete_prefix(&self, py: Python<'_>, prefix: Octets) -> PyResult<()> {
+        call(py, || self.dict.delete_prefix(&prefix))
     }
 
     /// Removes every key, at a cost that does not depend on how many there are.
@@ -199,26 +200,26 @@ impl Dict {
 
     /// Makes what begins with `to` what begins with `source`, at a cost that does not depend on how much it
     /// is.
-    fn clone_prefix(&self, py: Python<'_>, source: &[u8], to: &[u8]) -> PyResult<()> {
-        call(py, || self.dict.clone_prefix(source, to))
+    fn clone_prefix(&self, py: Python<'_>, source: Octets, to: Octets) -> PyResult<()> {
+        call(py, || self.dict.clone_prefix(&source, &to))
     }
 
     /// As `clone_prefix`, and what began with `source` is gone.
-    fn rename_prefix(&self, py: Python<'_>, source: &[u8], to: &[u8]) -> PyResult<()> {
-        call(py, || self.dict.rename_prefix(source, to))
+    fn rename_prefix(&self, py: Python<'_>, source: Octets, to: Octets) -> PyResult<()> {
+        call(py, || self.dict.rename_prefix(&source, &to))
     }
 
     /// Rewrites a range in the order of its keys and returns the bytes that it has written.
     #[pyo3(signature = (lo=None, hi=None))]
-    fn compact(&self, py: Python<'_>, lo: Option<&[u8]>, hi: Option<&[u8]>) -> PyResult<u64> {
-        Ok(call(py, || self.dict.compact::<&[u8]>(range(lo, hi)))?.written_bytes)
+    fn compact(&self, py: Python<'_>, lo: Option<Octets>, hi: Option<Octets>) -> PyResult<u64> {
+        Ok(call(py, || self.dict.compact::<&[u8]>(range(&lo, &hi)))?.written_bytes)
     }
 
     /// The bytes that a range takes in the file, those of them that no clone shares, and about how many pairs
     /// it has.
     #[pyo3(signature = (lo=None, hi=None))]
-    fn estimate(&self, py: Python<'_>, lo: Option<&[u8]>, hi: Option<&[u8]>) -> PyResult<(u64, u64, u64)> {
-        let found = call(py, || self.dict.estimate::<&[u8]>(range(lo, hi)))?;
+    fn estimate(&self, py: Python<'_>, lo: Option<Octets>, hi: Option<Octets>) -> PyResult<(u64, u64, u64)> {
+        let found = call(py, || self.dict.estimate::<&[u8]>(range(&lo, &hi)))?;
         Ok((found.stored_bytes, found.exclusive_bytes, found.pairs))
     }
 }

@@ -4,6 +4,8 @@ use std::ops::Deref;
 
 use pyo3::prelude::*;
 
+use crate::ending::detach;
+
 /// What an object stands for, which is dropped without Python's lock. The last handle of a store closes it,
 /// and a view lets go of what it holds: both wait for threads of the store, and these may wait for Python's
 /// lock, to call a merge.
@@ -31,7 +33,7 @@ impl<T: Send> Drop for Held<T> {
         let last = self.0.take();
         // While Python ends there is no lock to give away.
         let mut last = Some(last);
-        if Python::try_attach(|py| py.detach(|| drop(last.take()))).is_none() {
+        if Python::try_attach(|py| detach(py, || drop(last.take()))).is_none() {
             drop(last);
         }
     }

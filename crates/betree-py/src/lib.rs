@@ -10,6 +10,7 @@
 mod batch;
 mod convert;
 mod dict;
+mod ending;
 mod held;
 mod merge;
 mod pairs;
@@ -25,6 +26,8 @@ mod _betree {
     use super::batch::Batch;
     #[pymodule_export]
     use super::dict::Dict;
+    #[pymodule_export]
+    use super::ending::_end;
     #[pymodule_export]
     use super::pairs::Pairs;
     #[pymodule_export]

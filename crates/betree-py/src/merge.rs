@@ -6,6 +6,8 @@ use pyo3::types::PyBytes;
 
 use betree_store::{Merge, StoreOptions, merges};
 
+use crate::convert::Octets;
+
 /// A merge as the caller names it.
 #[derive(FromPyObject)]
 pub enum Named {
@@ -47,8 +49,8 @@ fn called(function: &Py<PyAny>, first: Option<&[u8]>, second: &[u8]) -> Result<O
     let call = |py: Python<'_>| {
         let first = first.map(|bytes| PyBytes::new(py, bytes));
         let made = function.bind(py).call1((first, PyBytes::new(py, second)));
-        let made = made.and_then(|made| Ok(made.extract::<Option<Bound<'_, PyBytes>>>()?));
-        made.map(|made| made.map(|made| made.as_bytes().to_vec())).map_err(|raised| raised.to_string())
+        let made = made.and_then(|made| made.extract::<Option<Octets>>());
+        made.map(|made| made.map(|made| made.to_vec())).map_err(|raised| raised.to_string())
     };
     // It is not to be had while Python ends.
     Python::try_attach(call).unwrap_or_else(|| Err("Python has ended".into()))

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use betree_store::{BackupProgress, Compression, Durability, Error, MissingMerges};
@@ -13,6 +12,7 @@ use pyo3::types::PyAny;
 
 use crate::batch::Batch;
 use crate::convert::{Failure, call};
+use crate::ending::detach;
 use crate::held::Held;
 use crate::merge::{Named, with_merge};
 use crate::transaction::{Transaction, isolation_of, run};
@@ -21,7 +21,6 @@ use crate::transaction::{Transaction, isolation_of, run};
 #[pyclass(subclass, frozen, module = "betree")]
 pub struct Store {
     pub store: Held<betree_store::Store>,
-    closed: AtomicBool,
 }
 
 /// "commit", "manual", or a number of seconds.
@@ -95,7 +94,7 @@ impl Store {
             options = options.missing_merges(MissingMerges::Keep);
         }
         let store = call(py, || options.open(&path))?;
-        Ok(Store { store: Held::new(store), closed: AtomicBool::new(false) })
+        Ok(Store { store: Held::new(store) })
     }
 
     /// The path with which it was opened.
@@ -107,12 +106,12 @@ impl Store {
     /// Whether it was closed.
     #[getter]
     fn closed(&self) -> bool {
-        self.closed.load(Ordering::SeqCst)
+        self.store.is_closed()
     }
 
     /// The names of all dictionaries, in order.
     fn dicts(&self, py: Python<'_>) -> Vec<String> {
-        py.detach(|| self.store.dicts())
+        detach(py, || self.store.dicts())
     }
 
     /// Renames a dictionary. Objects that stand for it stay good.
@@ -134,7 +133,7 @@ impl Store {
     #[pyo3(signature = (isolation="serializable"))]
     fn transaction(slf: &Bound<'_, Self>, isolation: &str) -> PyResult<Transaction> {
         let (isolation, opened) = (isolation_of(isolation)?, slf.get());
-        let own = slf.py().detach(|| opened.store.begin(isolation).into());
+        let own = detach(slf.py(), || opened.store.begin(isolation).into());
         Ok(Transaction::new(own, slf.clone().unbind()))
     }
 
@@ -155,7 +154,7 @@ impl Store {
             let Some(progress) = &progress else { return Ok(()) };
             Python::attach(|py| progress.call1(py, (&at.dict, at.pairs, at.bytes)).map(drop))
         };
-        let done = py.detach(|| {
+        let done = detach(py, || {
             self.store.backup_while(&path, |at| match told(at) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(raised) => {
@@ -177,7 +176,7 @@ impl Store {
 
     /// Counters of what it has done, and what it takes.
     fn stats(&self, py: Python<'_>) -> BTreeMap<&'static str, u64> {
-        let stats = py.detach(|| self.store.stats());
+        let stats = detach(py, || self.store.stats());
         let mut all: BTreeMap<_, _> = stats.engine.iter().collect();
         all.extend([
             ("used_bytes", stats.used_bytes),
@@ -193,13 +192,18 @@ impl Store {
         Ok(found.iter().map(ToString::to_string).collect())
     }
 
-    /// Makes everything durable, and releases the file. Closed again, it does nothing.
+    /// Makes everything durable, and releases the file, also where it fails: but after `NoSpace` the store
+    /// stays open, to be closed again once there is room, or abandoned. Closed again, it does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if !self.closed() {
-            call(py, || self.store.close())?;
-            self.closed.store(true, Ordering::SeqCst);
+        if self.closed() {
+            return Ok(());
         }
-        Ok(())
+        call(py, || self.store.close())
+    }
+
+    /// Releases the file and writes nothing more to it: what is not durable is lost.
+    fn abandon(&self, py: Python<'_>) {
+        detach(py, || self.store.abandon());
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -208,6 +212,10 @@ impl Store {
 
     #[pyo3(signature = (*_raised))]
     fn __exit__(&self, py: Python<'_>, _raised: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.close(py)
+        let closed = self.close(py);
+        if closed.is_err() {
+            self.abandon(py);
+        }
+        closed
     }
 }

@@ -5,8 +5,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyAny, PyBytes};
 
-use crate::convert::{Failure, bytes, call, conflict, range};
+use crate::convert::{Failure, Octets, bytes, call, conflict, range};
 use crate::dict::Dict;
+use crate::ending::detach;
 use crate::held::Held;
 use crate::pairs::Pairs;
 use crate::store::Store;
@@ -104,10 +105,10 @@ impl Transaction {
         &self,
         py: Python<'py>,
         dict: &Dict,
-        key: &[u8],
+        key: Octets,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let found = self.with(py, |own| own.get(&dict.dict, key))?;
+        let found = self.with(py, |own| own.get(&dict.dict, &key))?;
         Ok(found.map(|value| bytes(py, &value).into_any()).or(default))
     }
 
@@ -116,37 +117,37 @@ impl Transaction {
         &self,
         py: Python<'py>,
         dict: &Dict,
-        keys: Vec<Bound<'py, PyBytes>>,
+        keys: Vec<Octets>,
     ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
-        let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
         let found = self.with(py, |own| own.get_many(&dict.dict, &keys))?;
         Ok(found.iter().map(|value| value.as_ref().map(|value| bytes(py, value))).collect())
     }
 
     /// Whether there is a value of a key.
-    fn contains(&self, py: Python<'_>, dict: &Dict, key: &[u8]) -> PyResult<bool> {
-        self.with(py, |own| own.contains(&dict.dict, key))
+    fn contains(&self, py: Python<'_>, dict: &Dict, key: Octets) -> PyResult<bool> {
+        self.with(py, |own| own.contains(&dict.dict, &key))
     }
 
     /// Sets the value of a key.
-    fn put(&self, py: Python<'_>, dict: &Dict, key: &[u8], value: &[u8]) -> PyResult<()> {
-        self.with(py, |own| own.put(&dict.dict, key, value))
+    fn put(&self, py: Python<'_>, dict: &Dict, key: Octets, value: Octets) -> PyResult<()> {
+        self.with(py, |own| own.put(&dict.dict, &key, &value))
     }
 
     /// Removes a key, if it is there.
-    fn delete(&self, py: Python<'_>, dict: &Dict, key: &[u8]) -> PyResult<()> {
-        self.with(py, |own| own.delete(&dict.dict, key))
+    fn delete(&self, py: Python<'_>, dict: &Dict, key: Octets) -> PyResult<()> {
+        self.with(py, |own| own.delete(&dict.dict, &key))
     }
 
     /// Changes the value of a key by the dictionary's merge.
-    fn upsert(&self, py: Python<'_>, dict: &Dict, key: &[u8], delta: &[u8]) -> PyResult<()> {
-        self.with(py, |own| own.upsert(&dict.dict, key, delta))
+    fn upsert(&self, py: Python<'_>, dict: &Dict, key: Octets, delta: Octets) -> PyResult<()> {
+        self.with(py, |own| own.upsert(&dict.dict, &key, &delta))
     }
 
     /// As `upsert`, for a delta that depends on nothing that was read: it conflicts with no change of the
     /// key.
-    fn upsert_blind(&self, py: Python<'_>, dict: &Dict, key: &[u8], delta: &[u8]) -> PyResult<()> {
-        self.with(py, |own| own.upsert_blind(&dict.dict, key, delta))
+    fn upsert_blind(&self, py: Python<'_>, dict: &Dict, key: Octets, delta: Octets) -> PyResult<()> {
+        self.with(py, |own| own.upsert_blind(&dict.dict, &key, &delta))
     }
 
     /// Removes every key from `lo` on and before `hi`.
@@ -155,25 +156,25 @@ impl Transaction {
         &self,
         py: Python<'_>,
         dict: &Dict,
-        lo: Option<&[u8]>,
-        hi: Option<&[u8]>,
+        lo: Option<Octets>,
+        hi: Option<Octets>,
     ) -> PyResult<()> {
-        self.with(py, |own| own.delete_range::<&[u8]>(&dict.dict, range(lo, hi)))
+        self.with(py, |own| own.delete_range::<&[u8]>(&dict.dict, range(&lo, &hi)))
     }
 
     /// Removes every key that begins with a prefix.
-    fn delete_prefix(&self, py: Python<'_>, dict: &Dict, prefix: &[u8]) -> PyResult<()> {
-        self.with(py, |own| own.delete_prefix(&dict.dict, prefix))
+    fn delete_prefix(&self, py: Python<'_>, dict: &Dict, prefix: Octets) -> PyResult<()> {
+        self.with(py, |own| own.delete_prefix(&dict.dict, &prefix))
     }
 
     /// Makes what begins with `to` what begins with `source`.
-    fn clone_prefix(&self, py: Python<'_>, dict: &Dict, source: &[u8], to: &[u8]) -> PyResult<()> {
-        self.with(py, |own| own.clone_prefix(&dict.dict, source, to))
+    fn clone_prefix(&self, py: Python<'_>, dict: &Dict, source: Octets, to: Octets) -> PyResult<()> {
+        self.with(py, |own| own.clone_prefix(&dict.dict, &source, &to))
     }
 
     /// As `clone_prefix`, and what began with `source` is gone.
-    fn rename_prefix(&self, py: Python<'_>, dict: &Dict, source: &[u8], to: &[u8]) -> PyResult<()> {
-        self.with(py, |own| own.rename_prefix(&dict.dict, source, to))
+    fn rename_prefix(&self, py: Python<'_>, dict: &Dict, source: Octets, to: Octets) -> PyResult<()> {
+        self.with(py, |own| own.rename_prefix(&dict.dict, &source, &to))
     }
 
     /// The pairs from the key `lo` on and before `hi`, with the transaction's own changes.
@@ -182,24 +183,24 @@ impl Transaction {
         &self,
         py: Python<'_>,
         dict: &Dict,
-        lo: Option<&[u8]>,
-        hi: Option<&[u8]>,
+        lo: Option<Octets>,
+        hi: Option<Octets>,
         reverse: bool,
     ) -> Pairs {
-        let pairs = self.own.owned_range::<&[u8]>(&dict.dict, range(lo, hi));
+        let pairs = self.own.owned_range::<&[u8]>(&dict.dict, range(&lo, &hi));
         Pairs::new(pairs, reverse, self.store.clone_ref(py))
     }
 
     /// The pairs whose keys begin with a prefix, with the transaction's own changes.
     #[pyo3(signature = (dict, prefix, *, reverse=false))]
-    fn prefix(&self, py: Python<'_>, dict: &Dict, prefix: &[u8], reverse: bool) -> Pairs {
-        Pairs::new(self.own.owned_prefix(&dict.dict, prefix), reverse, self.store.clone_ref(py))
+    fn prefix(&self, py: Python<'_>, dict: &Dict, prefix: Octets, reverse: bool) -> Pairs {
+        Pairs::new(self.own.owned_prefix(&dict.dict, &prefix), reverse, self.store.clone_ref(py))
     }
 
     /// Makes the commit depend on a condition of a value in place of the value; whether it holds now. The
     /// function gets the value or `None`. It is called again by the commit, if the key has changed by then;
     /// there an exception counts as a condition that does not hold.
-    fn expect(&self, py: Python<'_>, dict: &Dict, key: &[u8], holds: Py<PyAny>) -> PyResult<bool> {
+    fn expect(&self, py: Python<'_>, dict: &Dict, key: Octets, holds: Py<PyAny>) -> PyResult<bool> {
         let raised = std::sync::Arc::new(parking_lot::Mutex::new(None));
         let first = raised.clone();
         let asked = move |value: Option<&[u8]>| {
@@ -216,7 +217,7 @@ impl Transaction {
                 None => false,
             }
         };
-        let is_met = self.with(py, |own| own.expect(&dict.dict, key, asked))?;
+        let is_met = self.with(py, |own| own.expect(&dict.dict, &key, asked))?;
         let raised = raised.lock().take();
         raised.map_or(Ok(is_met), Err)
     }
@@ -245,7 +246,7 @@ impl Transaction {
 
     /// Ends the transaction, and drops its changes. Ended again, it does nothing.
     fn abort(&self, py: Python<'_>) {
-        py.detach(|| self.own.end());
+        detach(py, || self.own.end());
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -264,7 +265,7 @@ impl Transaction {
             return Ok(());
         }
         // One that the block has ended itself is at its end.
-        if py.detach(|| self.own.has_ended()) { Ok(()) } else { self.commit(py) }
+        if detach(py, || self.own.has_ended()) { Ok(()) } else { self.commit(py) }
     }
 }
 
@@ -282,6 +283,6 @@ pub fn run(
             Ok(function.call1(py, (transaction,))?)
         })
     };
-    let done = py.detach(|| opened.store.run_shared(isolation, body));
+    let done = detach(py, || opened.store.run_shared(isolation, body));
     done.map_err(|failure: Failure| failure.exception(py))
 }

@@ -4,7 +4,8 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes};
 
-use crate::convert::{Pair, bytes, call, pair, range};
+use crate::convert::{Octets, Pair, bytes, call, pair, range};
+use crate::ending::detach;
 use crate::held::Held;
 use crate::pairs::Pairs;
 use crate::store::Store;
@@ -22,7 +23,7 @@ impl View {
     #[new]
     fn new(py: Python<'_>, store: Py<Store>) -> View {
         let opened = store.get();
-        let view = py.detach(|| opened.store.view());
+        let view = detach(py, || opened.store.view());
         View { view: Held::new(view), store }
     }
 
@@ -39,7 +40,7 @@ impl View {
 
     /// Ends it: reads of its dictionaries fail from then on, and the space of what it held comes back.
     fn end(&self, py: Python<'_>) {
-        py.detach(|| self.view.end());
+        detach(py, || self.view.end());
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -74,15 +75,15 @@ impl ViewDict {
         self.dict.name()
     }
 
-    fn __getitem__<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-        match call(py, || self.dict.get(key))? {
+    fn __getitem__<'py>(&self, py: Python<'py>, key: Octets) -> PyResult<Bound<'py, PyBytes>> {
+        match call(py, || self.dict.get(&key))? {
             Some(value) => Ok(bytes(py, &value)),
-            None => Err(PyKeyError::new_err(PyBytes::new(py, key).unbind())),
+            None => Err(PyKeyError::new_err(PyBytes::new(py, &key).unbind())),
         }
     }
 
-    fn __contains__(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
-        call(py, || self.dict.contains(key))
+    fn __contains__(&self, py: Python<'_>, key: Octets) -> PyResult<bool> {
+        call(py, || self.dict.contains(&key))
     }
 
     /// The value that a key had, or the default.
@@ -90,33 +91,33 @@ impl ViewDict {
     fn get<'py>(
         &self,
         py: Python<'py>,
-        key: &[u8],
+        key: Octets,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        Ok(call(py, || self.dict.get(key))?.map(|value| bytes(py, &value).into_any()).or(default))
+        Ok(call(py, || self.dict.get(&key))?.map(|value| bytes(py, &value).into_any()).or(default))
     }
 
     /// The values of several keys, in the order of these; `None` for those that were not there.
     fn get_many<'py>(
         &self,
         py: Python<'py>,
-        keys: Vec<Bound<'py, PyBytes>>,
+        keys: Vec<Octets>,
     ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
-        let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
         let found = call(py, || self.dict.get_many(&keys))?;
         Ok(found.iter().map(|value| value.as_ref().map(|value| bytes(py, value))).collect())
     }
 
     /// The pairs from the key `lo` on and before `hi`, in the order of the keys or against it.
     #[pyo3(signature = (lo=None, hi=None, *, reverse=false))]
-    fn range(&self, py: Python<'_>, lo: Option<&[u8]>, hi: Option<&[u8]>, reverse: bool) -> Pairs {
-        Pairs::new(self.dict.owned_range::<&[u8]>(range(lo, hi)), reverse, self.store.clone_ref(py))
+    fn range(&self, py: Python<'_>, lo: Option<Octets>, hi: Option<Octets>, reverse: bool) -> Pairs {
+        Pairs::new(self.dict.owned_range::<&[u8]>(range(&lo, &hi)), reverse, self.store.clone_ref(py))
     }
 
     /// The pairs whose keys begin with a prefix, in the order of the keys or against it.
     #[pyo3(signature = (prefix, *, reverse=false))]
-    fn prefix(&self, py: Python<'_>, prefix: &[u8], reverse: bool) -> Pairs {
-        Pairs::new(self.dict.owned_prefix(prefix), reverse, self.store.clone_ref(py))
+    fn prefix(&self, py: Python<'_>, prefix: Octets, reverse: bool) -> Pairs {
+        Pairs::new(self.dict.owned_prefix(&prefix), reverse, self.store.clone_ref(py))
     }
 
     /// The first pair, or `None`.

@@ -135,3 +135,56 @@ def test_a_store_that_ends_while_merges_wait_does_not_wait_for_itself(path, endi
     longest = lambda old, delta: delta if old is None or len(delta) > len(old) else old
     with betree.open(path, merges={"longest": longest}) as store:
         assert len(store["words"][b"7"]) == 29 * 20
+
+
+# A writer of one key whose merge makes no value, and of another dictionary.
+WRITER = """
+import betree, sys
+
+def raises(old, delta):
+    raise ValueError("I never do")
+
+merges = {"lines": "append", "raises": raises}
+store = betree.open(sys.argv[1], cache_bytes=1 << 20, merges=merges)
+log, other = store.dict("log", merge=sys.argv[2]), store["other"]
+for number in range(120):
+    other[b"%04d" % number] = b"v"
+    log.upsert(b"today", b"x" * 100_000)
+    if number % 20 == 19:
+        store.sync()
+if sys.argv[3] == "crash":
+    import os
+    os._exit(0)
+store.close()
+"""
+
+
+@pytest.mark.parametrize("merge", ["lines", "raises"])
+@pytest.mark.parametrize("end", ["crash", "close"])
+def test_a_key_without_a_value_affects_no_other(path, merge, end):
+    ended = subprocess.run(
+        [sys.executable, "-c", WRITER, str(path), merge, end], timeout=300, capture_output=True, text=True
+    )
+    assert ended.returncode == 0 and ended.stderr == "", ended.stderr
+    merges = {"lines": "append", "raises": lambda old, delta: None}
+    for read_only in (True, False):
+        with betree.open(path, read_only=read_only, merges=merges) as store:
+            assert len(store.open_dict("other")) == 120
+            with pytest.raises(betree.MergeError, match="today.*dropped: put or delete the key"):
+                store.open_dict("log")[b"today"]
+    with betree.open(path, merges=merges) as store:
+        log = store.open_dict("log")
+        log[b"today"] = b"whole"
+        assert log[b"today"] == b"whole"
+        log.delete(b"today")
+        assert b"today" not in log
+
+
+def test_a_merge_of_another_kind_under_the_same_name_is_refused(path):
+    with betree.open(path, merges={"m": "append"}) as store:
+        store.dict("d", merge="m").upsert(b"k", b"a")
+    for other in ("max", lambda old, delta: delta):
+        with pytest.raises(betree.MergeError, match='dictionary "d" was used with a merge "m" of the kind "append"'):
+            betree.open(path, merges={"m": other})
+    with betree.open(path, merges={"m": "append"}) as store:
+        assert store["d"][b"k"] == b"a"

@@ -63,8 +63,8 @@ impl Upsert for AppendCapped {
         "append capped"
     }
 
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> betree::Result<Option<Vec<u8>>> {
-        Ok(AppendCapped::applied(old, delta))
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+        AppendCapped::applied(old, delta)
     }
 
     fn expires_at_ns(&self, value: &[u8]) -> Option<i64> {

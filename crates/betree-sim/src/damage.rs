@@ -122,7 +122,7 @@ impl Model {
                         Some(Known::Absent) => None,
                         Some(Known::Lost) | None => continue,
                     };
-                    let new = AppendCapped.apply(old.as_deref(), delta).ok().flatten();
+                    let new = AppendCapped.apply(old.as_deref(), delta);
                     (dict, key, new.map_or(Known::Absent, Known::Value))
                 }
                 Edit::DeleteRange(..) | Edit::Clone(..) => continue,

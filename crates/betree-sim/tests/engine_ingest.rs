@@ -196,7 +196,7 @@ fn what_is_refused_leaves_nothing() {
     refused(pairs((0..9000).chain([8999])), order(9000));
     refused(pairs((0..9000).chain([17])), order(9000));
     refused(pairs([1, 1].into_iter()), order(1));
-    let stopped = Error::Upsert { name: "the caller".into(), why: "it has enough".into() };
+    let stopped = Error::BadIdentity("the caller's own");
     let fails = pairs(0..9000).chain([Err(stopped.clone())]);
     refused(fails, |error| *error == stopped);
     let large = vec![0; 1 << 20];

@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use betree::debug::{StoredAs, superblocks};
 use betree::{
-    Batch, Cut, DictId, Env, Error, Geometry, Located, Options, PairCompression, Replace, Result, Upsert,
-    ZstdLevel,
+    Batch, Cut, DictId, Env, Error, Geometry, Located, Options, PairCompression, Replace, Upsert, ZstdLevel,
 };
 use betree_platform::{Codec, DeviceOp};
 use betree_sim::{ENOSPC, Fault, MemDevice, Rng, problems};
@@ -29,9 +28,9 @@ impl Upsert for Append {
         "append"
     }
 
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
         let all = [old.unwrap_or_default(), delta].concat();
-        Ok(Some(all[all.len().saturating_sub(200)..].to_vec()))
+        Some(all[all.len().saturating_sub(200)..].to_vec())
     }
 }
 
@@ -136,7 +135,7 @@ fn history(seed: u64) {
                         }
                         1 => {
                             let old = model.get(&at).map(Vec::as_slice);
-                            model.insert(at.clone(), Append.apply(old, &value).unwrap().unwrap());
+                            model.insert(at.clone(), Append.apply(old, &value).unwrap());
                             batch.upsert(D, &at, &value);
                         }
                         _ => {

@@ -82,6 +82,40 @@ fn a_trim_ends_where_its_caller_has_enough_and_tells_how_far_it_is() {
 }
 
 #[test]
+fn a_trim_of_a_part_discards_what_is_free_there() {
+    let memory = Arc::new(MemDevice::new(SETUP.volume_bytes).which_seeks(true));
+    let device: Arc<dyn Device> = memory.clone();
+    let env = new_env(&device);
+    (0..1000).for_each(|number| put(&env, number, 1).unwrap());
+    env.checkpoint().unwrap();
+    delete(&env, 0, 900);
+    env.checkpoint().unwrap();
+    let (volume_bytes, block) = (SETUP.volume_bytes, BLOCK_BYTES as u64);
+    let all = env.trim().unwrap();
+    let trim = |start: u64, end: u64, bytes_min: u64| env.trim_range(start..end, bytes_min).unwrap();
+    assert_eq!(trim(0, volume_bytes, 0), all);
+    assert_eq!(trim(0, u64::MAX, 0), all);
+    let mut sum = 0;
+    for part in 0..8 {
+        let (start, end) = (volume_bytes / 8 * part, volume_bytes / 8 * (part + 1));
+        let told_bytes = trim(start, end, 0);
+        assert!(told_bytes <= end - start);
+        sum += told_bytes;
+    }
+    assert_eq!(sum, all, "the parts are the whole");
+    // Free, and before the superblocks at the end.
+    let end = volume_bytes - 16 * block;
+    let start = end - 16 * block;
+    assert_eq!(trim(start, end, 0), 16 * block);
+    assert_eq!(trim(start + 1, end - 1, 0), 14 * block, "whole blocks alone");
+    assert_eq!((trim(start, start, 0), trim(start, start + block - 1, 0)), (0, 0));
+    assert_eq!((trim(start, end, 17 * block), trim(start, end, 16 * block)), (0, 16 * block));
+    assert_eq!(trim(volume_bytes, u64::MAX, 0), 0);
+    check(&env);
+    env.close().unwrap();
+}
+
+#[test]
 fn a_trim_discards_what_is_free_and_keeps_the_rest() {
     let memory = Arc::new(MemDevice::new(SETUP.volume_bytes).which_seeks(true));
     let device: Arc<dyn Device> = memory.clone();

@@ -48,6 +48,7 @@ pub struct FileDevice {
     path: PathBuf,
     len: AtomicU64,
     direct: bool,
+    is_sparse: bool,
     seek_detector: SeekDetector,
     /// The process that may use it. A fork of that process has the same open file, and with it the same lock.
     opened_by: u32,
@@ -159,9 +160,7 @@ impl FileDevice {
             let mut options = OpenOptions::new();
             options.read(true).write(access.writes()).custom_flags(flags.bits().cast_signed());
             options.open(&itself).map_err(|source| match source.raw_os_error() {
-                Some(errno) if errno == Errno::BUSY.raw_os_error() => {
-                    OpenError::InUse { path: path.to_owned() }
-                }
+                Some(errno) if errno == Errno::BUSY.raw_os_error() => OpenError::in_use(path),
                 _ => failed("open", source),
             })
         };
@@ -184,9 +183,9 @@ impl FileDevice {
         let file = Locked::new(direct_file.map_or_else(|| open(OFlags::empty()), Ok)?, path, access)?;
         let len = AtomicU64::new(end_of(&file).map_err(|e| failed("measure", e))?);
         let seek_detector = SeekDetector::of(&file);
-        let (file, claim) = (RwLock::new(Some(file)), Mutex::new(claim));
-        let opened_by = process_id();
-        Ok(FileDevice { file, claim, path: path.to_owned(), len, direct, seek_detector, opened_by })
+        let (is_sparse, opened_by) = (access.writes() && kind.is_file() && allocates(&file), process_id());
+        let (file, claim, path) = (RwLock::new(Some(file)), Mutex::new(claim), path.to_owned());
+        Ok(FileDevice { file, claim, path, len, direct, is_sparse, seek_detector, opened_by })
     }
 
     /// Gives up the claim on a block device, so that the kernel can mount it. It stays locked. Returns
@@ -400,6 +399,42 @@ impl Device for FileDevice {
         Ok(self.len())
     }
 
+    fn is_sparse(&self) -> bool {
+        self.is_sparse
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        let len_usize = usize::try_from(len).unwrap_or(usize::MAX);
+        self.check_range(DeviceOp::Allocate, offset, len_usize, Errno::NOSPC)?;
+        let allocate = || {
+            let file = self.file()?;
+            loop {
+                match rustix::fs::fallocate(&**file, FallocateFlags::KEEP_SIZE, offset, len) {
+                    Err(Errno::INTR) => {}
+                    done => return Ok(done?),
+                }
+            }
+        };
+        allocate().map_err(|e: io::Error| device_error(DeviceOp::Allocate, offset, len, &e))
+    }
+
+    fn next_allocated(&self, offset: u64, len: u64) -> Option<(u64, u64)> {
+        let file = self.file().ok()?;
+        let end = offset.checked_add(len)?.min(self.len());
+        let seek = |from| rustix::fs::seek(&**file, from).ok();
+        let mut from = offset;
+        while from < end {
+            let data = seek(rustix::fs::SeekFrom::Data(from))?;
+            let hole = seek(rustix::fs::SeekFrom::Hole(data))?;
+            let (first, last) = (data.next_multiple_of(BLOCK_BYTES as u64), whole_blocks(hole).min(end));
+            if first < last {
+                return Some((first, last - first));
+            }
+            from = hole.max(from + 1);
+        }
+        None
+    }
+
     fn forked_from(&self) -> Option<u32> {
         Some(self.opened_by).filter(|opener| process_id() != *opener)
     }
@@ -422,6 +457,11 @@ impl Device for FileDevice {
             Err(e) => Err(device_error(DeviceOp::Discard, offset, len, &e.into())),
         }
     }
+}
+
+/// Whether the file system allocates storage ahead of writes. Asked of the first block, which a volume has.
+fn allocates(file: &File) -> bool {
+    rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, BLOCK_BYTES as u64).is_ok()
 }
 
 /// Whether a direct read works: some file systems accept the flag and refuse the reads.

@@ -15,7 +15,7 @@ mod zstd;
 
 pub use allocator::ALLOCATOR;
 pub use file_device::FileDevice;
-pub use open_error::OpenError;
+pub use open_error::{Holder, OpenError};
 pub use platform::StdPlatform;
 pub use process_id::process_id;
 pub use watch::TroubleLog;

@@ -2,7 +2,8 @@
 //! part of a batch like any other.
 //!
 //! Under the prefix zero and one byte for the kind stand: names of dictionaries, each with an entry, the
-//! store's own numbers, and markers of dictionaries without a name, which belong to large transactions.
+//! store's own numbers, markers of dictionaries without a name, which belong to large transactions, and the
+//! names of merges, each with its kind.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::steps::Steps;
 const NAMES: u8 = 0;
 const NUMBERS: u8 = 1;
 const MARKERS: u8 = 2;
+const MERGES: u8 = 3;
 /// What a marker says: the dictionary of its number belongs to a large transaction.
 const OF_LARGE: [u8; 1] = [1];
 /// The keys of the numbers.
@@ -65,6 +67,7 @@ pub(crate) enum Refusal {
     Newer(String),
     Damaged(String),
     UnknownMerge { merge: String, dict: String },
+    OtherKindOfMerge { merge: String, dict: String, was: String, is: String },
     Engine(betree::Error),
 }
 
@@ -132,6 +135,25 @@ pub(crate) fn remove_marked(env: &Env) -> betree::Result<()> {
         env.commit(&batch)?;
     }
     Ok(())
+}
+
+/// The kind with which a merge of that name was registered last, if it was.
+fn kind_of_merge(env: &Env, name: &str) -> betree::Result<Option<Vec<u8>>> {
+    env.get(ENGINE_DICT, &key(MERGES, name.as_bytes()))
+}
+
+/// Puts the kinds of the merges that are registered, unless they are there.
+///
+/// # Errors
+/// The engine's.
+pub(crate) fn put_kinds_of_merges(env: &Env, merges: &Merges) -> betree::Result<()> {
+    let mut batch = Batch::new();
+    for (name, kind) in merges.kinds() {
+        if kind_of_merge(env, name)?.as_deref() != Some(kind.as_bytes()) {
+            batch.put(ENGINE_DICT, &key(MERGES, name.as_bytes()), kind.as_bytes());
+        }
+    }
+    if batch.is_empty() { Ok(()) } else { env.commit(&batch) }
 }
 
 /// The key of a name's entry.
@@ -222,6 +244,17 @@ impl Catalogue {
             }
             let state = Arc::new(DictState::new(&name, dict));
             dicts.insert(name, state);
+        }
+        for (name, kind) in merges.kinds() {
+            let bound = dicts.iter().find(|(_, dict)| dict.merge.as_deref() == Some(name));
+            if let Some((dict, _)) = bound
+                && let Some(was) = kind_of_merge(env, name)?
+                && was != kind.as_bytes()
+            {
+                let (merge, dict, is) = (name.to_owned(), dict.clone(), kind.to_owned());
+                let was = String::from_utf8_lossy(&was).into_owned();
+                return Err(Refusal::OtherKindOfMerge { merge, dict, was, is });
+            }
         }
         Ok(Catalogue { dicts, next, generation: opening << GENERATIONS_BITS })
     }

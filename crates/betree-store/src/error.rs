@@ -123,7 +123,7 @@ pub enum Error {
         position: u64,
     },
     /// A key is too long, or one that a clone would make.
-    #[error("dictionary {dict:?}: a key of {bytes} bytes is over the limit of {limit_bytes}")]
+    #[error("dictionary {dict:?}: a key of {bytes} bytes is over the limit of {limit_bytes} bytes")]
     KeyTooLong {
         /// The dictionary.
         dict: String,
@@ -134,7 +134,7 @@ pub enum Error {
     },
     /// A value is too large.
     #[error(
-        "dictionary {dict:?}, key {}: a value of {bytes} bytes is over the limit of {limit_bytes}",
+        "dictionary {dict:?}, key {}: a value of {bytes} bytes is over the limit of {limit_bytes} bytes",
         shown(key)
     )]
     ValueTooLarge {
@@ -148,7 +148,7 @@ pub enum Error {
         limit_bytes: usize,
     },
     /// A batch is too large to be one.
-    #[error("a batch of {bytes} bytes is over the limit of {limit_bytes}")]
+    #[error("a batch of {bytes} bytes is over the limit of {limit_bytes} bytes")]
     BatchTooLarge {
         /// Its size.
         bytes: usize,
@@ -156,7 +156,7 @@ pub enum Error {
         limit_bytes: usize,
     },
     /// A transaction has more changes than one can have: a sixteenth of the cache, and no more than a batch.
-    #[error("a transaction of {bytes} bytes is over the limit of {limit_bytes}")]
+    #[error("a transaction of {bytes} bytes is over the limit of {limit_bytes} bytes")]
     TransactionTooLarge {
         /// The size that it would have.
         bytes: usize,
@@ -229,6 +229,25 @@ pub enum Error {
         /// The one that is asked for.
         asked: Option<String>,
     },
+    /// A merge is registered that does something else than the one of that name with which the dictionary was
+    /// used: see [`Merge::kind`](crate::Merge::kind).
+    #[error(
+        "{}: dictionary {dict:?} was used with a merge {merge:?} of the kind {was:?}, and {is:?} is registered \
+         under that name: open it with the same merge, or give the new one another name",
+        path.display()
+    )]
+    OtherKindOfMerge {
+        /// The store's file.
+        path: PathBuf,
+        /// The dictionary.
+        dict: String,
+        /// The merge's name.
+        merge: String,
+        /// The kind that it had.
+        was: Box<str>,
+        /// The kind that is registered.
+        is: Box<str>,
+    },
     /// A merge cannot be registered.
     #[error("the merge {merge:?} cannot be registered: {why}")]
     BadMerge {
@@ -237,12 +256,14 @@ pub enum Error {
         /// Why not.
         why: &'static str,
     },
-    /// A merge failed, panicked, or made a value that is too large. What was put and the deltas are kept: see
-    /// [`Merge`](crate::Merge).
-    #[error("{}: the merge {merge:?} failed: {why}", path.display())]
+    /// A key has no value because its merge failed, panicked, or made a value that is too large. Other keys
+    /// are not affected. See [`Merge`](crate::Merge) for what is kept.
+    #[error("no value for the key {} of dictionary {dict:?}: the merge {merge:?} failed: {why}", shown(key))]
     MergeFailed {
-        /// The store's file.
-        path: PathBuf,
+        /// The dictionary.
+        dict: String,
+        /// The key.
+        key: Key,
         /// The merge's name.
         merge: String,
         /// Why it failed.
@@ -264,6 +285,13 @@ pub enum Error {
         /// The engine's error.
         source: betree::Error,
     },
+}
+
+impl Error {
+    /// Whether it says nothing about other keys than the one that was read.
+    pub(crate) fn is_of_one_key(&self) -> bool {
+        matches!(self, Error::MergeFailed { .. } | Error::UnknownMerge { .. })
+    }
 }
 
 fn by(holder: Option<u32>) -> String {

@@ -1,7 +1,9 @@
 //! The file of a store: how it is found or made, and in which shape.
 //!
-//! The file is sparse, and has from the beginning the size that a store may ever have: the volume of the
-//! engine has a fixed size. What takes room is what is written.
+//! A new file has room for the log and a few nodes. The volume doubles whenever less than a quarter of it is
+//! free ([`Options::grows_ahead`]), so the size that the file shows is in proportion to what is stored. The
+//! file is sparse: what takes room is what is written. Stores of older versions had a size of 1 TiB from the
+//! beginning, and keep it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,10 +20,12 @@ use crate::error::{Error, Result};
 use crate::freeing::NODE_BYTES_MAX;
 use crate::merge::Merges;
 
-/// The size of a new store: what the file systems of Linux can all have in a file. Where one cannot, it is
-/// halved until it fits.
-const STORE_BYTES: u64 = 1 << 40;
-const STORE_BYTES_MIN: u64 = 256 << 20;
+/// The size up to which a store grows.
+const STORE_BYTES_MAX: u64 = 1 << 40;
+/// The nodes for which a new store has room, and the bytes beside them and the log: more than the least that
+/// the engine wants.
+const NEW_NODES: u64 = 24;
+const NEW_BYTES_BESIDE: u64 = 1 << 20;
 /// Nodes in the cache: with fewer, what is being written outgrows it.
 const CACHE_NODES: usize = 32;
 const NODE_BYTES_MIN: usize = 64 << 10;
@@ -49,6 +53,19 @@ fn geometry(cache_bytes: usize) -> Geometry {
     }
 }
 
+/// The size of a new store of a geometry.
+fn new_bytes(geometry: &Geometry) -> u64 {
+    geometry.log_bytes + u64::from(geometry.node_bytes) * NEW_NODES + NEW_BYTES_BESIDE
+}
+
+/// Lets a new store grow.
+///
+/// # Errors
+/// The engine's.
+pub(crate) fn let_grow(env: &Env) -> betree::Result<()> {
+    env.set_growth_limit(STORE_BYTES_MAX)
+}
+
 /// Whether a volume was made as a store.
 pub(crate) fn is_store(identity: &Identity) -> bool {
     identity.made_by.starts_with(MADE_BY)
@@ -57,6 +74,7 @@ pub(crate) fn is_store(identity: &Identity) -> bool {
 /// Opens the file for reading.
 pub(crate) fn open_for_reading(path: &Path) -> Result<Arc<FileDevice>> {
     match FileDevice::open_for_reading(path) {
+        Ok(device) if device.len_in_bytes() == 0 => Err(empty(path)),
         Ok(device) => Ok(Arc::new(device)),
         Err(OpenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             Err(Error::NoSuchStore { path: path.to_owned() })
@@ -65,7 +83,13 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<Arc<FileDevice>> {
     }
 }
 
-/// Opens the file, or makes one.
+/// The error of an empty file in which no store is to be made.
+fn empty(path: &Path) -> Error {
+    let why = "it is empty: open it with permission to create a store, and not for reading only".into();
+    Error::NotAStore { path: path.to_owned(), why }
+}
+
+/// Opens the file, or makes one. An empty file, as a program for temporary files makes it, becomes a store.
 pub(crate) fn open(
     path: &Path,
     create: bool,
@@ -75,6 +99,9 @@ pub(crate) fn open(
     // A second turn if another process has made it meanwhile, and a third if it was removed again.
     for _ in 0..3 {
         match FileDevice::open(path) {
+            Ok(device) if device.len_in_bytes() == 0 => {
+                return if create { make_in(device, path, cache_bytes, merges) } else { Err(empty(path)) };
+            }
             Ok(device) => return Ok(Arc::new(device)),
             Err(OpenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(refused(path, error)),
@@ -91,7 +118,32 @@ pub(crate) fn open(
 
 /// Makes an empty store. `None` if there is a file of its name by then.
 fn make(path: &Path, cache_bytes: usize, merges: &Arc<Merges>) -> Result<Option<Arc<FileDevice>>> {
-    make_with(path, |device| make_on(device.clone(), path, &geometry(cache_bytes), cache_bytes, merges))
+    let geometry = geometry(cache_bytes);
+    make_with(path, &geometry, |device| make_on(device.clone(), path, &geometry, cache_bytes, merges))
+}
+
+/// Makes an empty store in an empty file, which keeps its owner and permissions. A failure leaves it empty; a
+/// crash may leave a file that is not a store.
+fn make_in(
+    mut device: FileDevice,
+    path: &Path,
+    cache_bytes: usize,
+    merges: &Arc<Merges>,
+) -> Result<Arc<FileDevice>> {
+    let geometry = geometry(cache_bytes);
+    device.clear(new_bytes(&geometry)).map_err(|error| refused(path, error))?;
+    let device = Arc::new(device);
+    match make_on(device.clone(), path, &geometry, cache_bytes, merges) {
+        Ok(()) => Ok(device),
+        Err(error) => {
+            if let Some(mut device) = Arc::into_inner(device)
+                && let Err(error) = device.clear(0)
+            {
+                tracing::warn!("cannot empty {} again: {error}", path.display());
+            }
+            Err(error)
+        }
+    }
 }
 
 /// Writes an empty store.
@@ -108,6 +160,7 @@ pub(crate) fn make_on(
         let mut batch = Batch::new();
         catalogue::put_new(&mut batch);
         env.commit(&batch)?;
+        let_grow(&env)?;
         env.close()
     });
     put_new.map_err(|source| unwritten(path, source))
@@ -117,10 +170,12 @@ pub(crate) fn make_on(
 /// leaves half of one under its name. `None` if there is a file of its name by then.
 pub(crate) fn make_with(
     path: &Path,
+    geometry: &Geometry,
     fill: impl FnOnce(&Arc<FileDevice>) -> Result<()>,
 ) -> Result<Option<Arc<FileDevice>>> {
     let made_as = unfinished(path, StdPlatform::new().random_u64());
-    let mut unfinished = Unfinished { device: Arc::new(create_sparse(path, &made_as)?), is_placed: false };
+    let device = FileDevice::create(&made_as, new_bytes(geometry)).map_err(|error| refused(path, error))?;
+    let mut unfinished = Unfinished { device: Arc::new(device), is_placed: false };
     fill(&unfinished.device)?;
     match rustix::fs::renameat_with(CWD, &made_as, CWD, path, RenameFlags::NOREPLACE) {
         Ok(()) => sync_folder(path)?,
@@ -151,20 +206,6 @@ fn unfinished(path: &Path, random: u64) -> PathBuf {
     name.push(path.file_name().unwrap_or_default());
     name.push(format!(".{random:016x}.new"));
     path.with_file_name(name)
-}
-
-fn create_sparse(path: &Path, made_as: &Path) -> Result<FileDevice> {
-    let mut bytes = STORE_BYTES;
-    loop {
-        match FileDevice::create(made_as, bytes) {
-            Err(OpenError::Io { source, .. })
-                if source.raw_os_error() == Some(Errno::FBIG.raw_os_error()) && bytes > STORE_BYTES_MIN =>
-            {
-                bytes /= 2;
-            }
-            created => return created.map_err(|error| refused(path, error)),
-        }
-    }
 }
 
 /// Writes a volume without a catalogue.
@@ -204,7 +245,7 @@ fn failed(doing: &'static str, path: &Path, source: io::Error) -> Error {
 fn refused(path: &Path, error: OpenError) -> Error {
     let path = path.to_owned();
     match error {
-        OpenError::InUse { .. } => Error::InUse { holder: holder(&path), path },
+        OpenError::InUse { holder, .. } => Error::InUse { holder: holder.map(|holder| holder.pid), path },
         OpenError::Exists { .. } => Error::InUse { path, holder: None },
         OpenError::WrongKind { what, .. } => Error::NotAStore { path, why: format!("it is {what}") },
         OpenError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
@@ -213,20 +254,4 @@ fn refused(path: &Path, error: OpenError) -> Error {
         OpenError::Io { doing, source, .. } => Error::Io { doing, path, source },
         OpenError::WriteProtected { .. } => failed("write to", &path, Errno::ROFS.into()),
     }
-}
-
-/// The process that holds a lock on the file, as /proc/locks tells.
-fn holder(path: &Path) -> Option<u32> {
-    use std::os::unix::fs::MetadataExt;
-    let found = std::fs::metadata(path).ok()?;
-    let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
-    let place = format!("{major:02x}:{minor:02x}:{}", found.ino());
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    // 1: FLOCK  ADVISORY  WRITE 4071 08:01:1577 0 EOF
-    locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).find_map(
-        |fields| match fields[..] {
-            [_, "FLOCK", _, _, pid, at, ..] if at == place => pid.parse().ok(),
-            _ => None,
-        },
-    )
 }

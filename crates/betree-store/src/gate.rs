@@ -24,6 +24,8 @@ pub(crate) struct Gate {
 /// What was changed, in the order in which it was.
 #[derive(Default)]
 struct Waiting {
+    /// The length to which the device is to grow; 0 if it is not.
+    len: u64,
     changes: Vec<Change>,
     /// Of each block, the change that wrote it last.
     last: HashMap<u64, usize>,
@@ -32,6 +34,7 @@ struct Waiting {
 enum Change {
     Write { offset: u64, bytes: Vec<u8> },
     Sync,
+    Grow { len: u64 },
     Discard { offset: u64, len: u64 },
 }
 
@@ -51,12 +54,21 @@ impl Gate {
             match change {
                 Change::Write { offset, bytes } => self.device.write_at(*offset, bytes)?,
                 Change::Sync => self.device.sync()?,
+                Change::Grow { len } => drop(self.device.grow(*len)?),
                 Change::Discard { offset, len } => self.device.discard(*offset, *len)?,
             }
         }
         self.is_open.store(true, Ordering::SeqCst);
         *waiting = Waiting::default();
         Ok(())
+    }
+
+    /// Reads from the device what it has, and zeros where it is yet to grow.
+    fn read_below(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        let there = self.device.len().saturating_sub(offset).min(buf.len() as u64) as usize;
+        let (there, beyond) = buf.split_at_mut(there);
+        beyond.fill(0);
+        if there.is_empty() { Ok(()) } else { self.device.read_at(offset, there) }
     }
 
     /// What waits, if it has to.
@@ -90,14 +102,21 @@ impl Waiting {
 
 impl Device for Gate {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.device.read_at(offset, buf)?;
-        if let Some(waiting) = self.waiting() {
-            waiting.copy_to(offset, buf);
+        let Some(waiting) = self.waiting() else { return self.device.read_at(offset, buf) };
+        if !buf.is_empty() && offset.saturating_add(buf.len() as u64) <= waiting.len {
+            self.read_below(offset, buf)?;
+        } else {
+            self.device.read_at(offset, buf)?;
         }
+        waiting.copy_to(offset, buf);
         Ok(())
     }
 
     fn read_many(&self, reads: &mut [Read<'_>]) {
+        if self.waiting().is_some_and(|waiting| waiting.len > 0) {
+            reads.iter_mut().for_each(|read| read.result = self.read_at(read.offset, read.buf));
+            return;
+        }
         self.device.read_many(reads);
         if let Some(waiting) = self.waiting() {
             for Read { offset, buf, .. } in reads.iter_mut().filter(|read| read.result.is_ok()) {
@@ -108,7 +127,8 @@ impl Device for Gate {
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
         let Some(mut waiting) = self.waiting() else { return self.device.write_at(offset, buf) };
-        if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.device.len()) {
+        let len = waiting.len.max(self.device.len());
+        if offset.checked_add(buf.len() as u64).is_none_or(|end| end > len) {
             return Err(DeviceError { op: DeviceOp::Write, offset, len: buf.len() as u64, errno: 28 });
         }
         let change = waiting.changes.len();
@@ -125,15 +145,36 @@ impl Device for Gate {
     }
 
     fn len(&self) -> u64 {
-        self.device.len()
+        let waiting = self.waiting().map_or(0, |waiting| waiting.len);
+        self.device.len().max(waiting)
     }
 
     fn len_in_bytes(&self) -> u64 {
-        self.device.len_in_bytes()
+        let waiting = self.waiting().map_or(0, |waiting| waiting.len);
+        self.device.len_in_bytes().max(waiting)
     }
 
     fn grow(&self, len: u64) -> Result<u64, DeviceError> {
-        self.device.grow(len)
+        let Some(mut waiting) = self.waiting() else { return self.device.grow(len) };
+        if len > waiting.len.max(self.device.len()) {
+            waiting.len = len;
+            waiting.changes.push(Change::Grow { len });
+        }
+        Ok(waiting.len.max(self.device.len()))
+    }
+
+    fn is_sparse(&self) -> bool {
+        self.device.is_sparse()
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        // It changes no contents. What the device is yet to grow by is sparse.
+        let there = self.device.len().saturating_sub(offset).min(len);
+        if there == 0 { Ok(()) } else { self.device.allocate(offset, there) }
+    }
+
+    fn next_allocated(&self, offset: u64, len: u64) -> Option<(u64, u64)> {
+        self.device.next_allocated(offset, len)
     }
 
     fn forked_from(&self) -> Option<u32> {
@@ -208,6 +249,38 @@ mod tests {
             assert!(image(&gate) == expected && image(&*device) == expected, "seed {seed}");
             assert!(read_together(&gate) == expected, "seed {seed}");
         }
+    }
+
+    /// A device that is to grow is read and written as if it had, and grows when the gate is opened.
+    #[test]
+    fn a_device_grows_when_the_gate_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let device: Arc<dyn Device> = Arc::new(FileDevice::create(&path, BLOCK).unwrap());
+        device.write_at(0, &[9; BLOCK_BYTES]).unwrap();
+        let gate = Gate::before(device.clone());
+        assert_eq!(gate.grow(4 * BLOCK), Ok(4 * BLOCK));
+        assert_eq!(gate.grow(0), Ok(4 * BLOCK));
+        assert_eq!((gate.len(), gate.len_in_bytes(), device.len()), (4 * BLOCK, 4 * BLOCK, BLOCK));
+        gate.write_at(2 * BLOCK, &[7; BLOCK_BYTES]).unwrap();
+        assert!(gate.write_at(4 * BLOCK, &[7; BLOCK_BYTES]).is_err());
+        let expected: Vec<u8> = [9, 0, 7, 0].iter().flat_map(|byte| [*byte; BLOCK_BYTES]).collect();
+        let read = |gate: &Gate| {
+            let (mut bytes, mut apart) = (vec![1; 4 * BLOCK_BYTES], vec![1; 4 * BLOCK_BYTES]);
+            gate.read_at(0, &mut bytes).unwrap();
+            let (a, b) = apart.split_at_mut(2 * BLOCK_BYTES);
+            let mut reads = [Read::new(0, a), Read::new(2 * BLOCK, b)];
+            gate.read_many(&mut reads);
+            reads.iter().for_each(|read| read.result.unwrap());
+            assert!(bytes == apart);
+            bytes
+        };
+        assert!(read(&gate) == expected);
+        assert!(gate.read_at(4 * BLOCK, &mut [0; BLOCK_BYTES]).is_err());
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), BLOCK);
+        gate.open().unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 4 * BLOCK);
+        assert!(read(&gate) == expected);
     }
 
     /// Counts calls that read together.

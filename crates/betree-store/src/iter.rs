@@ -15,7 +15,9 @@ use crate::transaction::Transaction;
 use crate::value;
 use crate::view::ViewDict;
 
-/// The pairs of a range, from both ends. It ends with the first error.
+/// The pairs of a range, from both ends. It ends with the first error, unless that concerns one key alone: it
+/// goes on after a key with [`MergeFailed`](crate::Error::MergeFailed) or
+/// [`UnknownMerge`](crate::Error::UnknownMerge).
 ///
 /// That of a view or of a transaction reads the one moment of these. That of a dictionary is no snapshot: it
 /// reads a part at a time, and meets what is changed in the parts that it has not read. So it holds no space,
@@ -123,7 +125,7 @@ impl<'d> Iter<'d> {
     /// ```
     ///
     /// # Errors
-    /// Those of the items of [`next`](Iterator::next). The iterator is at its end then.
+    /// Those of the items of [`next`](Iterator::next).
     pub fn next_lent(&mut self) -> Result<Option<Lent<'_>>> {
         self.lend(true)
     }
@@ -142,7 +144,10 @@ impl<'d> Iter<'d> {
             return Ok(None);
         }
         let met = self.take_step(is_forward);
-        self.is_done = !matches!(met, Ok(Some(_)));
+        self.is_done = match &met {
+            Ok(met) => met.is_none(),
+            Err(error) => !error.is_of_one_key(),
+        };
         let Some(met) = met? else { return Ok(None) };
         let steps = if is_forward { &self.front } else { &self.back };
         Ok(steps.as_ref().and_then(Steps::pair).map(|(key, value)| {

@@ -8,7 +8,8 @@
 //! expired then, and leaves another its time.
 //!
 //! A delta whose merge is not registered, or fails, stays beside the value ([`Unmerged`]), and so do all that
-//! come later. The engine goes on, and a reader meets the failure.
+//! come later, up to a limit above which they are only counted. The engine goes on, and a reader of the key
+//! meets the failure.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -23,13 +24,15 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::{Error, Result};
 use crate::expiring::{self, Deltas, TIMED_DELTA, Timed};
 use crate::keys::NAME_BYTES_MAX;
-use crate::unmerged::Unmerged;
+use crate::unmerged::{DROPPED_DELTA, Dropped, Unmerged};
 
 /// The largest value that a merge makes, in bytes.
-pub(crate) const MERGED_BYTES_MAX: usize = 4 << 20;
-/// The largest value with deltas that wait for its merge, in bytes: less than a batch of a store that was
-/// made with the usual cache.
-const UNMERGED_BYTES_MAX: usize = MERGED_BYTES_MAX + (2 << 20);
+const MERGED_BYTES_MAX: usize = 4 << 20;
+/// The largest value with deltas that wait for its merge, in bytes.
+const UNMERGED_BYTES_MAX: usize = 6 << 20;
+/// What a value leaves of the largest one that its volume stores, in bytes: a backup puts it with its key and
+/// time in one batch.
+const BESIDE_BYTES: usize = 128 << 10;
 /// Deltas are not combined into one above this, in bytes.
 const COMBINED_BYTES_MAX: usize = 64 << 10;
 /// What names of the store's own merges begin with.
@@ -41,17 +44,23 @@ pub(crate) const OWN_NAMES: &str = "betree.";
 /// any thread, also in several at once. It does not get the key, which a clone may have changed. It must not
 /// call the store: the store may hold locks.
 ///
-/// A merge fails by an error, by a panic, or by a value above 4 MiB. The value cannot be read then
-/// ([`Error::MergeFailed`]); it and its deltas are kept as they are, for a merge of that name that does not
-/// fail, or for a [put](crate::Dict::put) that replaces them. All else goes on, until a value with the deltas
-/// that wait is to take more than 6 MiB: then the store takes no more changes until it is opened with a merge
-/// that does not fail. Nothing is lost by that either.
+/// A merge fails by an error, by a panic, or by a value above 4 MiB (of a store with a small log, above half
+/// a batch). Readers of the key then get [`Error::MergeFailed`], until it is [put](crate::Dict::put) or
+/// deleted; no other key is affected. The old value and the deltas are kept, for a later version of the merge
+/// that does not fail, as long as they take at most half as much again together. The deltas above that are
+/// dropped, and the error reports how many: the key cannot be read again before a put or a delete.
 pub trait Merge: Send + Sync {
     /// The new value from the old one, if there is one, and a delta; `None` removes the key.
     ///
     /// # Errors
     /// Why there is no new value, in words for [`Error::MergeFailed`].
     fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> std::result::Result<Option<Vec<u8>>, String>;
+
+    /// What it does, in a word. The store keeps it beside the merge's name: with a dictionary bound to the
+    /// merge, it does not open with another kind under that name ([`Error::OtherKindOfMerge`]).
+    fn kind(&self) -> &str {
+        "function"
+    }
 
     /// One delta with the effect of two, if there is one. A counter that is added to a million times is then
     /// one addition.
@@ -93,9 +102,31 @@ pub(crate) enum Unmergeable {
     /// The merge of this name has failed.
     #[error("{why}")]
     Failed { merge: String, why: String },
+    /// Too many deltas have waited for it.
+    #[error(
+        "{} changes of {} bytes that would make the value too large were dropped: put or delete the key",
+        dropped.deltas, dropped.bytes
+    )]
+    Dropped { dropped: Dropped, why: Option<Box<Unmergeable>> },
     /// The old value is stored in a form that no merge makes.
     #[error("the old value is stored in a form that is not known")]
     Unknown,
+}
+
+/// The largest values of a volume, in bytes.
+#[derive(Clone, Copy)]
+struct Room {
+    merged_bytes: usize,
+    unmerged_bytes: usize,
+}
+
+impl Room {
+    /// Of a volume that stores values of at most `bytes_max` bytes.
+    fn of(bytes_max: usize) -> Room {
+        let beside_bytes = BESIDE_BYTES.min(bytes_max / 4);
+        let unmerged_bytes = (bytes_max - beside_bytes).min(UNMERGED_BYTES_MAX);
+        Room { merged_bytes: (unmerged_bytes / 3 * 2).min(MERGED_BYTES_MAX), unmerged_bytes }
+    }
 }
 
 /// The registered merges.
@@ -121,7 +152,7 @@ impl Merges {
             if name.is_empty() || name.len() > NAME_BYTES_MAX {
                 return Err(bad(name, "a name has between 1 and 255 bytes"));
             }
-            if number_of(name) == TIMED_DELTA {
+            if [TIMED_DELTA, DROPPED_DELTA].contains(&number_of(name)) {
                 return Err(bad(name, "its name has a number that deltas use otherwise"));
             }
             match by_number.entry(number_of(name)) {
@@ -137,6 +168,12 @@ impl Merges {
         self.by_number.get(&number_of(name)).is_some_and(|known| known.name == name)
     }
 
+    /// The names and kinds of all but the store's own.
+    pub fn kinds(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.by_number.values().filter(|known| !known.name.starts_with(OWN_NAMES));
+        all.map(|known| (&*known.name, known.merge.kind()))
+    }
+
     /// The merge that a delta is for, and the rest of the delta.
     fn of_delta<'d>(&self, delta: &'d [u8]) -> Option<(&Registered, &'d [u8])> {
         let (number, rest) = delta.split_first_chunk()?;
@@ -144,25 +181,34 @@ impl Merges {
     }
 
     /// The new value from the old one, if there is one, and a delta as the engine has it.
-    fn merged(&self, old: Option<&[u8]>, delta: &[u8]) -> std::result::Result<Option<Vec<u8>>, Unmergeable> {
+    fn merged(
+        &self,
+        old: Option<&[u8]>,
+        delta: &[u8],
+        bytes_max: usize,
+    ) -> std::result::Result<Option<Vec<u8>>, Unmergeable> {
         let (Registered { name, merge }, delta) = self.of_delta(delta).ok_or(Unmergeable::Unregistered)?;
         let failed = |why| Unmergeable::Failed { merge: name.clone(), why };
         match catch_unwind(AssertUnwindSafe(|| merge.merge(old, delta))) {
             Err(panic) => Err(failed(format!("it panicked: {}", text_of(&*panic)))),
             Ok(Err(why)) => Err(failed(why)),
-            Ok(Ok(Some(new))) if new.len() > MERGED_BYTES_MAX => {
+            Ok(Ok(Some(new))) if new.len() > bytes_max => {
                 let bytes = new.len();
-                Err(failed(format!("its value of {bytes} bytes is over the limit of {MERGED_BYTES_MAX}")))
+                Err(failed(format!("its value of {bytes} bytes is over the limit of {bytes_max} bytes")))
             }
             Ok(Ok(new)) => Ok(new),
         }
     }
 
     /// Merges the deltas that wait, up to the first that cannot be, and says why that is.
-    fn merge_waiting(&self, value: &mut Unmerged<'_>) -> std::result::Result<(), Unmergeable> {
+    fn merge_waiting(
+        &self,
+        value: &mut Unmerged<'_>,
+        bytes_max: usize,
+    ) -> std::result::Result<(), Unmergeable> {
         let mut merged = 0;
         let done = value.deltas.iter().try_for_each(|delta| {
-            value.base = self.merged(value.base.as_deref(), delta)?.map(Cow::Owned);
+            value.base = self.merged(value.base.as_deref(), delta, bytes_max)?.map(Cow::Owned);
             merged += 1;
             Ok(())
         });
@@ -170,13 +216,22 @@ impl Merges {
         done
     }
 
-    /// The value in a stored form that has deltas which wait; `None` if it is none, or they remove it.
+    /// The value in a stored form that has deltas which wait, in a volume that stores values of at most
+    /// `bytes_max` bytes; `None` if it is none, or they remove it.
     ///
     /// # Errors
     /// Why there is no value.
-    pub fn value_of(&self, stored: &[u8]) -> std::result::Result<Option<Vec<u8>>, Unmergeable> {
+    pub fn value_of(
+        &self,
+        stored: &[u8],
+        bytes_max: usize,
+    ) -> std::result::Result<Option<Vec<u8>>, Unmergeable> {
         let mut value = Unmerged::of(Some(stored)).ok_or(Unmergeable::Unknown)?;
-        self.merge_waiting(&mut value)?;
+        let merged = self.merge_waiting(&mut value, Room::of(bytes_max).merged_bytes);
+        if let Some(dropped) = value.dropped {
+            return Err(Unmergeable::Dropped { dropped, why: merged.err().map(Box::new) });
+        }
+        merged?;
         Ok(value.base.map(Cow::into_owned))
     }
 }
@@ -186,27 +241,26 @@ impl Upsert for Merges {
         "betree-store"
     }
 
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> betree::Result<Option<Vec<u8>>> {
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+        self.apply_within(old, delta, usize::MAX)
+    }
+
+    fn apply_within(&self, stored: Option<&[u8]>, delta: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
+        let room = Room::of(bytes_max);
         let (made_ns, delta) = expiring::made(delta);
-        let Timed { expires_ns, inner } = old.map_or(Timed { expires_ns: None, inner: None }, Timed::of);
+        let Timed { expires_ns, inner } = stored.map_or(Timed { expires_ns: None, inner: None }, Timed::of);
         let was_past = expires_ns.zip(made_ns).is_some_and(|(expires_ns, made_ns)| expires_ns <= made_ns);
         let (expires_ns, old) = if was_past { (None, None) } else { (expires_ns, inner) };
-        let name = self.of_delta(delta).map_or("(unknown)", |(known, _)| &known.name);
-        let failed = |why: String| betree::Error::Upsert { name: name.into(), why };
-        let mut value = Unmerged::of(old).ok_or_else(|| failed(Unmergeable::Unknown.to_string()))?;
+        // A value of an unknown form stays as it is: its readers get an error before and after.
+        let Some(mut value) = Unmerged::of(old) else { return stored.map(<[u8]>::to_vec) };
         value.deltas.push(delta);
-        let merged = self.merge_waiting(&mut value);
-        let new = value.into_stored();
-        match merged.err().zip(new.as_ref().map(Vec::len)) {
-            Some((why, bytes)) if bytes > UNMERGED_BYTES_MAX => {
-                let limit_bytes = UNMERGED_BYTES_MAX;
-                Err(failed(format!("{why}, and {bytes} bytes of deltas are over the limit of {limit_bytes}")))
-            }
-            _ => Ok(match (expires_ns, new) {
-                (None, new) => new,
-                (Some(at_ns), Some(new)) => Some(expiring::expiring(at_ns, Deltas::Perhaps, &new)),
-                (Some(at_ns), None) => Some(expiring::absent_until(at_ns)),
-            }),
+        if value.dropped.is_some() || self.merge_waiting(&mut value, room.merged_bytes).is_err() {
+            value.bound(room.unmerged_bytes);
+        }
+        match (expires_ns, value.into_stored()) {
+            (None, new) => new,
+            (Some(at_ns), Some(new)) => Some(expiring::expiring(at_ns, Deltas::Perhaps, &new)),
+            (Some(at_ns), None) => Some(expiring::absent_until(at_ns)),
         }
     }
 
@@ -277,7 +331,7 @@ mod tests {
         let merges = merges();
         let made = |made_ns, text: &[u8]| expiring::timed_delta(made_ns, &delta("append", text));
         let until_nine = |value: &[u8]| Some(expiring::expiring(9, Deltas::Perhaps, value));
-        let apply = |old: Option<Vec<u8>>, delta: &[u8]| merges.apply(old.as_deref(), delta).unwrap();
+        let apply = |old: Option<Vec<u8>>, delta: &[u8]| merges.apply(old.as_deref(), delta);
         assert_eq!(apply(until_nine(b"a"), &made(8, b"b")), until_nine(b"ab"));
         assert_eq!(apply(until_nine(b"a"), &made(9, b"b")), Some(b"b".to_vec()));
         assert_eq!(apply(Some(b"a".to_vec()), &made(9, b"b")), Some(b"ab".to_vec()));
@@ -323,7 +377,7 @@ mod tests {
             let inner = bytes(&mut rng);
             let timed = [8, 9, 10].map(|ns| expiring::expiring(ns, Deltas::Perhaps, &inner));
             for old in [None, Some(inner)].into_iter().chain(timed.map(Some)) {
-                let apply = |old: Option<&[u8]>, delta: &[u8]| merges.apply(old, delta).unwrap();
+                let apply = |old: Option<&[u8]>, delta: &[u8]| merges.apply(old, delta);
                 let one_by_one = apply(apply(old.as_deref(), &older).as_deref(), &newer);
                 assert_eq!(one_by_one, apply(old.as_deref(), &both), "{name}, seed {seed}: {old:?}");
             }
@@ -337,11 +391,11 @@ mod tests {
             Arc::new(|old: Option<&[u8]>, delta: &[u8]| (old.is_none()).then(|| delta.to_vec()));
         let merges = Merges::of(&BTreeMap::new(), &[("gone".to_owned(), gone)].into()).unwrap();
         let made = |made_ns| expiring::timed_delta(made_ns, &delta("gone", b"new"));
-        let removed = merges.apply(Some(&expiring::expiring(9, Deltas::Perhaps, b"a")), &made(8)).unwrap();
+        let removed = merges.apply(Some(&expiring::expiring(9, Deltas::Perhaps, b"a")), &made(8));
         assert_eq!(removed, Some(expiring::absent_until(9)));
-        let again = merges.apply(removed.as_deref(), &made(8)).unwrap();
+        let again = merges.apply(removed.as_deref(), &made(8));
         assert_eq!(again, Some(expiring::expiring(9, Deltas::Perhaps, b"new")));
-        assert_eq!(merges.apply(removed.as_deref(), &made(9)).unwrap(), Some(b"new".to_vec()));
+        assert_eq!(merges.apply(removed.as_deref(), &made(9)), Some(b"new".to_vec()));
     }
 
     #[test]
@@ -354,14 +408,14 @@ mod tests {
                 let mut value = old.map(<[u8]>::to_vec);
                 for (number, delta) in appended.iter().enumerate() {
                     let merges = if known >> number & 1 == 1 { &with } else { &without };
-                    value = merges.apply(value.as_deref(), delta).unwrap();
+                    value = merges.apply(value.as_deref(), delta);
                 }
                 let value = value.unwrap();
                 let expected = [old.unwrap_or_default(), b"abc"].concat();
-                assert_eq!(with.value_of(&value), Ok(Some(expected.clone())), "{known:b}");
+                assert_eq!(with.value_of(&value, usize::MAX), Ok(Some(expected.clone())), "{known:b}");
                 let is_merged = known >> 2 == 1;
                 assert_eq!(value == expected, is_merged, "{known:b}: the last one merges all that wait");
-                let alone = without.value_of(&value);
+                let alone = without.value_of(&value, usize::MAX);
                 assert_eq!(
                     alone,
                     if is_merged { Ok(Some(expected)) } else { Err(Unmergeable::Unregistered) }
@@ -381,43 +435,59 @@ mod tests {
         let fragile = Merges::of(&BTreeMap::new(), &[("append".to_owned(), fragile)].into()).unwrap();
         let after = |deltas: &[&str]| {
             deltas.iter().fold(None, |value: Option<Vec<u8>>, text| {
-                fragile.apply(value.as_deref(), &delta("append", text.as_bytes())).unwrap()
+                fragile.apply(value.as_deref(), &delta("append", text.as_bytes()))
             })
         };
         let waiting = after(&["a", "gone", "b", "bad", "c"]).unwrap();
-        let failed = fragile.value_of(&waiting);
+        let failed = fragile.value_of(&waiting, usize::MAX);
         assert!(
             matches!(&failed, Err(Unmergeable::Failed { merge, why }) if merge == "append" && why == "it panicked: a bad delta"),
             "{failed:?}"
         );
         // What was merged before it is not merged again.
-        assert_eq!(merges().value_of(&waiting), Ok(Some(b"bbadc".to_vec())));
+        assert_eq!(merges().value_of(&waiting, usize::MAX), Ok(Some(b"bbadc".to_vec())));
         assert_eq!(after(&["a", "gone"]), None);
     }
 
+    /// What waits is bounded, with a merge that fails and one that is not registered: what comes later is
+    /// counted, and readers learn of it. A delta after a delete begins anew.
     #[test]
-    fn what_waits_is_bounded_and_an_unknown_form_is_refused() {
+    fn what_waits_is_bounded_and_what_is_dropped_is_reported() {
         let merges = merges();
-        let mut value = None;
         let part = vec![7; 1 << 20];
-        let refused = (0..100).find_map(|number| {
-            let applied = merges.apply(value.as_deref(), &delta("other", &part));
-            match applied {
-                Ok(new) => value = new,
-                Err(error) => return Some((number, error)),
+        for name in ["other", "append"] {
+            let (mut value, mut after) = (None, Vec::new());
+            for _ in 0..100 {
+                value = merges.apply(value.as_deref(), &delta(name, &part));
+                after.push(value.as_deref().map_or(0, <[u8]>::len));
             }
-            None
-        });
-        let Some((5, betree::Error::Upsert { why, .. })) = &refused else { panic!("{refused:?}") };
-        assert!(why.contains("not registered") && why.contains("over the limit"), "{why}");
+            assert!(after.iter().all(|bytes| *bytes <= UNMERGED_BYTES_MAX), "{name}: {after:?}");
+            let Err(Unmergeable::Dropped { dropped, why }) = merges.value_of(&value.unwrap(), usize::MAX)
+            else {
+                panic!("{name}: no delta was dropped")
+            };
+            // Five deltas of 1 MiB wait for a merge that is not known; four are merged by one that is, and
+            // one waits for it.
+            let bytes = (dropped.deltas) * (part.len() as u64 + 4);
+            assert_eq!(dropped, Dropped { deltas: 95, bytes }, "{name}");
+            match name {
+                "other" => assert_eq!(why.as_deref(), Some(&Unmergeable::Unregistered)),
+                _ => assert!(why.is_some_and(|why| why.to_string().contains("over the limit"))),
+            }
+            assert_eq!(merges.apply(None, &delta("append", b"a")).as_deref(), Some(&b"a"[..]));
+        }
+    }
+
+    #[test]
+    fn a_delta_leaves_a_value_of_an_unknown_form_as_it_is() {
+        let merges = merges();
         let unknown = [&crate::value::MARK[..], &[9]].concat();
-        assert!(matches!(
-            merges.apply(Some(&unknown), &delta("add", b"")),
-            Err(betree::Error::Upsert { .. })
-        ));
+        for unknown in [unknown.clone(), expiring::expiring(9, Deltas::Perhaps, &unknown)] {
+            assert_eq!(merges.apply(Some(&unknown), &delta("add", b"")).as_ref(), Some(&unknown));
+        }
         // A delta without a number is none of ours, and is kept.
         assert_eq!(
-            merges.value_of(&merges.apply(None, b"x").unwrap().unwrap()),
+            merges.value_of(&merges.apply(None, b"x").unwrap(), usize::MAX),
             Err(Unmergeable::Unregistered)
         );
     }

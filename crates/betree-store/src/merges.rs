@@ -55,6 +55,10 @@ fn eight(bytes: &[u8]) -> [u8; 8] {
 pub struct AddU64;
 
 impl Merge for AddU64 {
+    fn kind(&self) -> &str {
+        "add_u64"
+    }
+
     fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let (old, delta) =
             (u64::from_le_bytes(eight(old.unwrap_or_default())), u64::from_le_bytes(eight(delta)));
@@ -72,6 +76,10 @@ impl Merge for AddU64 {
 pub struct AddI64;
 
 impl Merge for AddI64 {
+    fn kind(&self) -> &str {
+        "add_i64"
+    }
+
     fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let (old, delta) =
             (i64::from_le_bytes(eight(old.unwrap_or_default())), i64::from_le_bytes(eight(delta)));
@@ -88,6 +96,10 @@ impl Merge for AddI64 {
 pub struct Max;
 
 impl Merge for Max {
+    fn kind(&self) -> &str {
+        "max"
+    }
+
     fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>, String> {
         Ok(Some(old.map_or(delta, |old| old.max(delta)).to_vec()))
     }
@@ -97,11 +109,16 @@ impl Merge for Max {
     }
 }
 
-/// Puts the delta behind the value.
+/// Puts the delta behind the value. A value has at most 4 MiB: a key that is only appended to cannot be read
+/// beyond that, see [`Merge`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Append;
 
 impl Merge for Append {
+    fn kind(&self) -> &str {
+        "append"
+    }
+
     fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>, String> {
         Ok(Some([old.unwrap_or_default(), delta].concat()))
     }
@@ -155,6 +172,10 @@ impl UnionSet {
 }
 
 impl Merge for UnionSet {
+    fn kind(&self) -> &str {
+        "union_set"
+    }
+
     fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let mut members: Vec<&[u8]> = UnionSet::members(old.unwrap_or_default()).collect();
         members.extend(UnionSet::members(delta));

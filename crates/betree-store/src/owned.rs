@@ -85,7 +85,10 @@ impl Pairs {
                     bytes += key.len() + value.len();
                     to.push_back((key, value));
                 }
-                Some(Err(error)) => self.failure = Some(error),
+                Some(Err(error)) => {
+                    self.failure = Some(error);
+                    break;
+                }
                 None => break,
             }
         }
@@ -101,7 +104,7 @@ impl Pairs {
 
     fn needs_reading(&self, is_forward: bool) -> bool {
         let near = if is_forward { &self.ahead } else { &self.behind };
-        near.is_empty() && !self.is_read
+        near.is_empty() && self.failure.is_none() && !self.is_read
     }
 
     fn take(&mut self, is_forward: bool) -> Option<Result<(Key, Value)>> {
@@ -114,8 +117,9 @@ impl Pairs {
         }
         match self.failure.take() {
             Some(error) => {
-                // It ends with the first error.
-                far.clear();
+                if !error.is_of_one_key() {
+                    far.clear();
+                }
                 Some(Err(error))
             }
             None => far.pop_back().map(Ok),

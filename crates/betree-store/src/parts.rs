@@ -141,7 +141,7 @@ pub(crate) fn value_of(
         let reference = match stored {
             Stored::Whole(value) => return Ok(Some(value.into())),
             Stored::Unmerged(waiting) => {
-                return merged(shared, &dict.name(), dict.merge.as_deref(), &waiting);
+                return merged(shared, (&dict.name(), key), dict.merge.as_deref(), &waiting);
             }
             Stored::Absent => return Ok(None),
             Stored::Unknown => return Err(damaged(shared, &dict.name(), UNKNOWN_FORM)),
@@ -187,7 +187,9 @@ pub(crate) fn values_of<K: AsRef<[u8]>>(
         values.push(match read.map(Stored::of) {
             None | Some(Stored::Absent) => None,
             Some(Stored::Whole(value)) => Some(value.into()),
-            Some(Stored::Unmerged(waiting)) => merged(shared, dict.name, dict.merge, &waiting)?,
+            Some(Stored::Unmerged(waiting)) => {
+                merged(shared, (dict.name, key.as_ref()), dict.merge, &waiting)?
+            }
             Some(Stored::Unknown) => return Err(damaged(shared, dict.name, UNKNOWN_FORM)),
             Some(Stored::Parts(reference)) => {
                 let from = part_keys.len();
@@ -235,7 +237,7 @@ pub(crate) fn value_then<'c>(
     match Stored::of(read) {
         Stored::Whole(value) => Ok(Some(value.into())),
         Stored::Absent => Ok(None),
-        Stored::Unmerged(waiting) => merged(shared, name, merge, &waiting),
+        Stored::Unmerged(waiting) => merged(shared, (name, key), merge, &waiting),
         Stored::Unknown => Err(damaged(shared, name, UNKNOWN_FORM)),
         Stored::Parts(reference) => {
             let value = read_parts(shared, number, key, reference, open)?;
@@ -244,15 +246,29 @@ pub(crate) fn value_then<'c>(
     }
 }
 
-/// The value with the deltas that wait for its merge.
-fn merged(shared: &Shared, dict: &str, merge: Option<&str>, waiting: &[u8]) -> Result<Option<Value>> {
-    let why = match shared.merges.value_of(waiting) {
+/// The value of a key of a dictionary, with the deltas that wait for its merge.
+fn merged(
+    shared: &Shared,
+    (dict, key): (&str, &[u8]),
+    merge: Option<&str>,
+    waiting: &[u8],
+) -> Result<Option<Value>> {
+    let why = match shared.merges.value_of(waiting, shared.env.batch_bytes_max()) {
         Ok(value) => return Ok(value.map(Value::from)),
         Err(why) => why,
     };
+    let failed = |merge, why| {
+        let (dict, key) = (dict.to_owned(), key.to_vec().into());
+        Error::MergeFailed { dict, key, merge, why }
+    };
     Err(match (why, merge) {
-        (Unmergeable::Failed { merge, why }, _) => {
-            Error::MergeFailed { path: shared.path.clone(), merge, why }
+        (Unmergeable::Failed { merge, why }, _) => failed(merge, why),
+        (Unmergeable::Dropped { why: Some(why), dropped }, merge) => {
+            let text = format!("{why}, and {}", Unmergeable::Dropped { why: None, dropped });
+            failed(merge.unwrap_or_default().into(), text)
+        }
+        (dropped @ Unmergeable::Dropped { why: None, .. }, merge) => {
+            failed(merge.unwrap_or_default().into(), dropped.to_string())
         }
         (Unmergeable::Unregistered, Some(merge)) => {
             Error::UnknownMerge { merge: merge.into(), dict: Some(dict.into()) }

@@ -11,6 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::catalogue::{self, Catalogue, Entry};
 use crate::error::{Error, Result};
 use crate::expiring::{Deltas, TimeNs};
+use crate::freeing::carry_out_deletes;
 use crate::keys::Keys;
 use crate::merge::Merges;
 use crate::options::{DictOptions, Durability};
@@ -271,16 +272,21 @@ impl Shared {
             }
             betree::Error::TooManyClones { limit } => Error::TooManyClones { limit },
             betree::Error::ViewEnded => Error::ViewEnded { path },
-            betree::Error::Upsert { name, why } => Error::MergeFailed { path, merge: name, why },
             source => Error::Engine { path, source },
         }
     }
 
-    /// Ends it; a failed call can be repeated.
+    /// Ends it, and releases the file. Only where the disk has no room even for the log, the store stays
+    /// open, and the call can be repeated.
     pub fn close(&self) -> Result<()> {
         self.refuse_if_forked()?;
         if self.closed.load(Ordering::SeqCst) {
             return Ok(());
+        }
+        if !self.read_only
+            && let Err(error) = carry_out_deletes(&self.env)
+        {
+            tracing::debug!("the space of deletes is not released: {error}");
         }
         // Its threads end first: they hold references to the environment.
         drop(self.sweeper.lock().take());
@@ -293,11 +299,26 @@ impl Shared {
             }
             false => self.env.close(),
         };
-        self.closed.store(done.is_ok(), Ordering::SeqCst);
         self.closing.store(false, Ordering::SeqCst);
-        done.map_err(|error| self.error(error))?;
+        let done = match done {
+            // The log takes less room than a checkpoint. With that everything is durable.
+            Err(error @ (betree::Error::NoSpace | betree::Error::DeviceFull(_))) => {
+                self.env.sync().map_err(|_| self.error(error))
+            }
+            // Repeated, it would fail again.
+            done => done.map_err(|error| self.error(error)),
+        };
+        if !matches!(done, Err(Error::NoSpace { .. })) {
+            self.release();
+        }
+        done
+    }
+
+    /// Ends it without another write, and releases the file.
+    pub fn release(&self) {
+        self.env.abandon();
+        self.closed.store(true, Ordering::SeqCst);
         self.file.release();
-        Ok(())
     }
 }
 
@@ -313,6 +334,7 @@ impl Drop for Shared {
         }
         if let Err(error) = self.close() {
             tracing::error!("closing the store failed, and what was not durable is lost: {error}");
+            self.release();
         }
     }
 }

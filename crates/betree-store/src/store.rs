@@ -68,7 +68,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::InUse`], [`Error::NotAStore`], [`Error::NewerStore`], [`Error::UnknownMerge`],
-    /// [`Error::BadMerge`], [`Error::NoSpace`]; those of the system, and damage.
+    /// [`Error::OtherKindOfMerge`], [`Error::BadMerge`], [`Error::NoSpace`]; those of the system, and damage.
     pub fn open(path: impl AsRef<Path>) -> Result<Store> {
         Store::options().open(path)
     }
@@ -100,6 +100,7 @@ impl Store {
         with.compression = options.compression;
         // The file is sparse: what was freed would take room for ever, for what is written goes on behind it.
         with.discard = true;
+        with.grows_ahead = true;
         with.zstd = Some(Arc::new(Zstd::default()));
         with.clock = Some(options.clock.clone());
         with.replay_progress.clone_from(&options.replay_progress);
@@ -113,6 +114,9 @@ impl Store {
                 // They take room, and hinder nothing.
                 if let Err(error) = catalogue::remove_marked(&env) {
                     tracing::warn!("{}: what large transactions have left stays: {error}", path.display());
+                }
+                if let Err(error) = catalogue::put_kinds_of_merges(&env, merges) {
+                    tracing::warn!("{}: the kinds of its merges were not stored: {error}", path.display());
                 }
             }
             Ok(catalogue)
@@ -184,9 +188,13 @@ impl Store {
         self.shared.env.sync().map_err(|error| self.shared.error(error))
     }
 
-    /// Makes everything durable, ends the threads, and gives the file free for others. From then on all calls
-    /// of this store and its dictionaries fail with [`Error::Closed`]. A failed call can be repeated.
-    /// Dropping a store does the same, and can report nothing.
+    /// Makes everything durable, ends the threads, and releases the file. From then on all calls of this
+    /// store and its dictionaries fail with [`Error::Closed`]. Dropping a store does the same, and can report
+    /// nothing.
+    ///
+    /// If it fails, the file is released too, and what was not durable is lost. Only after
+    /// [`Error::NoSpace`] the store stays open for reading: call this again once there is room, or
+    /// [`abandon`](Store::abandon) it.
     ///
     /// ```
     /// # fn main() -> betree_store::Result<()> {
@@ -207,17 +215,20 @@ impl Store {
         self.shared.close()
     }
 
-    /// Ends it as a crash of the program would: what is not durable is lost. For tests of what a program
-    /// makes of it.
+    /// Ends it as a crash of the program would, and releases the file: what is not durable is lost. For
+    /// programs that give up a store on a full disk, and for tests of crashes.
     pub fn abandon(&self) {
         if self.shared.refuse_if_forked().is_err() {
             return;
         }
         drop(self.shared.sweeper.lock().take());
         drop(self.shared.workers.lock().take());
-        self.shared.env.abandon();
-        self.shared.closed.store(true, std::sync::atomic::Ordering::SeqCst);
-        self.shared.file.release();
+        self.shared.release();
+    }
+
+    /// Whether it was closed, also by a failed [`close`](Store::close).
+    pub fn is_closed(&self) -> bool {
+        self.shared.closed.load(std::sync::atomic::Ordering::SeqCst)
     }
 
     /// What it has done, and what it takes.
@@ -237,7 +248,7 @@ impl Store {
         Stats {
             engine: self.shared.env.stats(),
             used_bytes: space.used_bytes,
-            free_bytes: space.free_bytes,
+            free_bytes: space.free_bytes + space.growth_bytes,
             dicts: self.shared.catalogue.lock().dicts.len(),
         }
     }
@@ -314,12 +325,19 @@ fn full_or_failed(error: DeviceError) -> betree::Error {
     if error.is_full() { betree::Error::DeviceFull(error) } else { betree::Error::Device(error) }
 }
 
+/// How the upserts of a BetrFS volume begin their description.
+const FILE_SYSTEM: &str = "`block` ";
+
 /// The error of a file whose volume cannot be opened.
 fn refused(path: &Path, error: betree::Error) -> Error {
     let path = path.to_owned();
     match error {
         betree::Error::NotAVolume { why } => Error::NotAStore { path, why },
         betree::Error::Truncated { .. } => Error::NotAStore { path, why: error.to_string() },
+        betree::Error::OtherUpsert { made_with, .. } if made_with.starts_with(FILE_SYSTEM) => {
+            let why = "it is a BetrFS volume with files: mount it (`betrfs mount`)";
+            Error::NotAStore { path, why: why.into() }
+        }
         betree::Error::OtherUpsert { made_with, .. } => {
             Error::NotAStore { path, why: format!("it is a volume for the upserts of {made_with}") }
         }
@@ -329,7 +347,6 @@ fn refused(path: &Path, error: betree::Error) -> Error {
         betree::Error::DeviceFull(_) | betree::Error::NoSpace => {
             Error::NoSpace { path, why: error.to_string() }
         }
-        betree::Error::Upsert { name, why } => Error::MergeFailed { path, merge: name, why },
         source => Error::Engine { path, source },
     }
 }
@@ -341,6 +358,9 @@ pub(crate) fn refused_catalogue(path: &Path, refusal: Refusal) -> Error {
         Refusal::Newer(why) => Error::NewerStore { path, why },
         Refusal::Damaged(why) => Error::Damaged { path, why },
         Refusal::UnknownMerge { merge, dict } => Error::UnknownMerge { merge, dict: Some(dict) },
+        Refusal::OtherKindOfMerge { merge, dict, was, is } => {
+            Error::OtherKindOfMerge { path, dict, merge, was: was.into(), is: is.into() }
+        }
         Refusal::Engine(source) => Error::Engine { path, source },
     }
 }

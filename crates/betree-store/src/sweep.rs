@@ -1,5 +1,6 @@
 //! Removes what has expired where nobody changes anything, slowly, in a thread of the store: leaves of the
-//! tree that are written anyway drop it by themselves.
+//! tree that are written anyway drop it by themselves. The same thread carries out the deletes of single keys
+//! that free much.
 //!
 //! Of each dictionary the earliest time is known at which something in it may expire: a pass over it finds
 //! that of what it leaves, and puts bring it forward. Before that time nothing is read.
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::catalogue::Catalogue;
 use crate::expiring::TimeNs;
+use crate::freeing::carry_out_deletes;
 use crate::keys::{ENGINE_DICT, dict_cuts};
 use crate::shared::DictState;
 
@@ -36,6 +38,8 @@ pub(crate) struct Sweep {
     env: Arc<Env>,
     catalogue: Arc<Mutex<Catalogue>>,
     at: Option<Place>,
+    /// The number of deletes at the last look whether they free much; the next look is at twice as many.
+    looked_at_deletes: u64,
 }
 
 /// Where a pass stands.
@@ -76,7 +80,7 @@ impl Drop for Sweeper {
 
 impl Sweep {
     pub fn new(env: Arc<Env>, catalogue: Arc<Mutex<Catalogue>>) -> Sweep {
-        Sweep { env, catalogue, at: None }
+        Sweep { env, catalogue, at: None, looked_at_deletes: 0 }
     }
 
     /// The start of a dictionary in which something may have expired.
@@ -88,8 +92,22 @@ impl Sweep {
         Some(Place { dict, from, earliest_ns: TimeNs::MAX })
     }
 
+    /// Carries out deletes, if they free much.
+    fn give_space_back(&mut self) {
+        let deletes = self.env.pending_deletes();
+        let seen = std::mem::replace(&mut self.looked_at_deletes, deletes);
+        if seen <= deletes && deletes < seen.saturating_mul(2) {
+            self.looked_at_deletes = seen;
+        } else if let Err(error) = carry_out_deletes(&self.env) {
+            tracing::debug!("the space of deletes is not released yet: {error}");
+        }
+    }
+
     /// Takes a step, and returns the time until the next one.
     pub fn step(&mut self) -> Duration {
+        if self.at.is_none() {
+            self.give_space_back();
+        }
         let Some(Place { dict, from, earliest_ns }) = self.at.take().or_else(|| self.due()) else {
             return LOOK_EVERY;
         };

@@ -424,12 +424,12 @@ impl Transaction {
         if !holds(value.as_deref()) {
             return Ok(false);
         }
-        let merges = self.shared.merges.clone();
+        let (merges, bytes_max) = (self.shared.merges.clone(), self.shared.env.batch_bytes_max());
         let still_holds = move |read: Option<&[u8]>| match read.map(|read| Stored::of(read.to_vec())) {
             None | Some(Stored::Absent) => holds(None),
             Some(Stored::Whole(value)) => holds(Some(&value)),
             Some(Stored::Unmerged(waiting)) => {
-                merges.value_of(&waiting).is_ok_and(|value| holds(value.as_deref()))
+                merges.value_of(&waiting, bytes_max).is_ok_and(|value| holds(value.as_deref()))
             }
             // A value in parts is known by its generation.
             other => other == in_parts,

@@ -26,9 +26,9 @@ impl Upsert for Sum {
         "sum"
     }
 
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> betree::Result<Option<Vec<u8>>> {
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
         let sum = number(old.unwrap_or_default()).wrapping_add(number(delta));
-        Ok(Some(sum.to_le_bytes().to_vec()))
+        Some(sum.to_le_bytes().to_vec())
     }
 }
 

@@ -26,7 +26,8 @@ pub struct Batch {
     puts_bytes: u64,
     frees: bool,
     frees_bytes: u64,
-    deletes: bool,
+    /// The number of deletes of keys and of ranges.
+    deletes: u32,
     replaces: bool,
     drawn_bytes: u64,
     clones: u32,
@@ -87,7 +88,7 @@ impl Batch {
     /// Removes `key`, if it is there.
     pub fn delete(&mut self, dict: DictId, key: &[u8]) {
         self.push(DELETE, dict, 0, key, &[]);
-        self.deletes = true;
+        self.deletes += 1;
     }
 
     /// Changes the value of `key` by the environment's [`Upsert`](crate::Upsert), without reading it.
@@ -100,7 +101,7 @@ impl Batch {
     pub fn delete_range(&mut self, dict: DictId, lo: &Cut, hi: &Cut) {
         if lo < hi {
             self.push(DELETE_RANGE, dict, sides(lo, hi), lo.bytes(), hi.bytes());
-            self.deletes = true;
+            self.deletes += 1;
         }
     }
 
@@ -178,7 +179,7 @@ impl Batch {
         Arc::make_mut(&mut self.record).extend_from_slice(&other.record);
         self.changes += other.changes;
         self.puts_bytes += other.puts_bytes;
-        self.deletes |= other.deletes;
+        self.deletes += other.deletes;
         self.clones += other.clones;
         self.take_marks(other);
         self.longest_key_bytes = self.longest_key_bytes.max(other.longest_key_bytes);
@@ -237,7 +238,12 @@ impl Batch {
 
     /// Whether it may free space.
     pub(crate) fn frees(&self) -> bool {
-        self.frees || self.deletes
+        self.frees || self.deletes > 0
+    }
+
+    /// The number of deletes of keys and of ranges.
+    pub(crate) fn deletes(&self) -> u32 {
+        self.deletes
     }
 
     /// Bytes that puts and upserts add, for the admission of space. Deletes do not count, nor do the few puts

@@ -71,7 +71,7 @@ pub enum Error {
     },
     /// The device is shorter than the volume.
     #[error(
-        "the volume is truncated: it should have {volume_bytes} bytes, and has {device_bytes}; give a file its size again \
+        "the volume is truncated: it should have {volume_bytes} bytes, and has {device_bytes} bytes; give a file its size again \
          (`truncate -s {volume_bytes}`) and check it, or copy out what is left (`betrfs rescue`)"
     )]
     Truncated {
@@ -132,14 +132,6 @@ pub enum Error {
         /// Name and version of the given function.
         opened_with: String,
     },
-    /// The upsert function could not apply a change.
-    #[error("the upsert function {name} cannot apply a change: {why}")]
-    Upsert {
-        /// The function's name.
-        name: String,
-        /// The reason.
-        why: String,
-    },
     /// A label or a name that a volume cannot have.
     #[error("{0}")]
     BadIdentity(&'static str),
@@ -171,7 +163,7 @@ pub enum Error {
         opened_by: u32,
     },
     /// A key is over the limit; nothing was changed.
-    #[error("a key of {bytes} bytes is over the limit of {limit_bytes}")]
+    #[error("a key of {bytes} bytes is over the limit of {limit_bytes} bytes")]
     KeyTooLong {
         /// Its length, or an upper bound on the lengths of a clone's keys.
         bytes: u64,
@@ -185,7 +177,7 @@ pub enum Error {
         position: u64,
     },
     /// A value, a batch or a log record is over its limit; nothing was changed.
-    #[error("{what} of {bytes} bytes is over the limit of {limit_bytes}")]
+    #[error("{what} of {bytes} bytes is over the limit of {limit_bytes} bytes")]
     TooLarge {
         /// The name of the value, batch or record.
         what: &'static str,
@@ -236,7 +228,7 @@ pub enum Error {
     },
     /// The device is too small for a new volume.
     #[error(
-        "it has {bytes} bytes in whole blocks; a volume with nodes and a log of these sizes needs at least {least_bytes}"
+        "it has {bytes} bytes in whole blocks; a volume with nodes and a log of these sizes needs at least {least_bytes} bytes"
     )]
     TooSmall {
         /// The size of the device.
@@ -245,7 +237,7 @@ pub enum Error {
         least_bytes: u64,
     },
     /// A volume never shrinks; nothing was changed.
-    #[error("a volume cannot shrink: it has {volume_bytes} bytes, and {bytes} are fewer")]
+    #[error("a volume cannot shrink: it has {volume_bytes} bytes, and {bytes} bytes are fewer")]
     CannotShrink {
         /// The size asked for.
         bytes: u64,
@@ -253,7 +245,7 @@ pub enum Error {
         volume_bytes: u64,
     },
     /// The device, of a given size, is too small for the volume to grow as asked; nothing was changed.
-    #[error("the device has {device_bytes} bytes: a volume of {bytes} does not fit on it")]
+    #[error("the device has {device_bytes} bytes: a volume of {bytes} bytes does not fit on it")]
     DeviceTooSmall {
         /// The size asked for.
         bytes: u64,

@@ -106,6 +106,12 @@ impl Health {
         self.turn(|now| *now == State::Writable, State::DeviceFull, why);
     }
 
+    /// Whether a write, or an allocation ahead of one, has found the disk under the device full, and none has
+    /// found room since.
+    pub fn is_device_full(&self) -> bool {
+        matches!(*self.state.lock(), State::DeviceFull(_))
+    }
+
     /// Notes that everything could be written: the disk under the device is not full any more.
     pub fn device_has_room(&self) {
         let mut state = self.state.lock();

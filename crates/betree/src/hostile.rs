@@ -48,9 +48,9 @@ impl Upsert for Append {
         "append 64"
     }
 
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
         let all = [old.unwrap_or_default(), delta].concat();
-        Ok(Some(all[all.len().saturating_sub(64)..].to_vec()))
+        Some(all[all.len().saturating_sub(64)..].to_vec())
     }
 }
 

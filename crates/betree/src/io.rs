@@ -107,6 +107,27 @@ impl Disk {
         })
     }
 
+    /// As [`Device::is_sparse`].
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.device.is_sparse()
+    }
+
+    /// As [`Device::next_allocated`].
+    pub(crate) fn next_allocated(&self, offset: u64, len: u64) -> Option<(u64, u64)> {
+        self.device.next_allocated(offset, len)
+    }
+
+    /// As [`Device::allocate`]. A failure poisons nothing: no contents depend on it.
+    pub(crate) fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        self.refuse_if_forked()?;
+        let _turn = self.change_turn.read();
+        self.refuse_if_poisoned()?;
+        self.device.allocate(offset, len).map_err(|error| match error.is_full() {
+            true => Error::DeviceFull(error),
+            false => Error::Device(error),
+        })
+    }
+
     /// As [`Device::seeks`].
     pub(crate) fn seeks(&self) -> bool {
         self.device.seeks()

@@ -90,8 +90,7 @@ impl Memtable {
     }
 
     /// Changes a key's value; `msn` is newer than all before. If the base is here, the function is applied at
-    /// once; two changes without a base become one if the function can combine them. If the function fails,
-    /// the change stays as it is, and the key's readers get the error.
+    /// once; two changes without a base become one if the function can combine them.
     pub fn upsert(
         &mut self,
         key: &[u8],
@@ -103,9 +102,8 @@ impl Memtable {
         self.stamp(msn);
         let unresolved = || Pending::message(msn, Kind::Upsert(asked), delta.into());
         let resolved = |old: Option<&[u8]>| match function.apply(old, delta) {
-            Ok(Some(value)) => Pending::message(msn, Kind::Put(asked), Bytes::Own(value)),
-            Ok(None) => Pending::message(msn, Kind::Delete, Bytes::Own(Vec::new())),
-            Err(_) => unresolved(),
+            Some(value) => Pending::message(msn, Kind::Put(asked), Bytes::Own(value)),
+            None => Pending::message(msn, Kind::Delete, Bytes::Own(Vec::new())),
         };
         let covered = !self.ranges.newest().is_empty() && self.ranges.newest().covers(key);
         let (mut added_bytes, mut dropped_bytes) = (0, 0);
@@ -301,7 +299,6 @@ fn key_bounds(lo: &Cut, hi: &Cut) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::{Error, Result};
     use crate::message::POINT_OVERHEAD_BYTES;
 
     const VALUE_BYTES: usize = 4096;
@@ -335,7 +332,7 @@ mod tests {
         assert!(memtable.bytes() < 2 * VALUE_BYTES);
     }
 
-    /// Appends deltas, and fails on an exclamation mark.
+    /// Appends deltas, and combines those without an exclamation mark.
     struct Careful;
 
     impl Upsert for Careful {
@@ -343,11 +340,8 @@ mod tests {
             "careful"
         }
 
-        fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>> {
-            match delta.contains(&b'!') {
-                true => Err(Error::Upsert { name: "careful".into(), why: "a mark".into() }),
-                false => Ok(Some([old.unwrap_or_default(), delta].concat())),
-            }
+        fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+            Some([old.unwrap_or_default(), delta].concat())
         }
 
         fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
@@ -382,25 +376,5 @@ mod tests {
         seen.remove(2);
         memtable.delete(b"key", 4, &seen);
         assert_eq!(memtable.bytes(), b"key".len() + POINT_OVERHEAD_BYTES);
-    }
-
-    #[test]
-    fn an_upsert_that_cannot_be_applied_waits_over_its_base() {
-        let (mut memtable, seen) = (Memtable::default(), Seen::default());
-        let value = Bytes::Own(b"base".to_vec());
-        memtable.put(b"key", 1, value, PairCompression::Usual, &seen);
-        for (msn, delta) in [(2, b"!"), (3, b"x")] {
-            memtable.upsert(b"key", msn, (delta, PairCompression::Usual), &Careful, &seen);
-        }
-        let found = (Vec::from([b"!".to_vec(), b"x".to_vec()]), Some(b"base".to_vec()));
-        assert_eq!(look(&memtable, b"key", Msn::MAX), found);
-        // Over a range delete there is no base, and the delta waits all the same.
-        memtable.delete_range(&Cut::LOW, &Cut::HIGH, 4, &seen);
-        memtable.upsert(b"key", 5, (b"!", PairCompression::Usual), &Careful, &seen);
-        assert_eq!(look(&memtable, b"key", Msn::MAX), (Vec::from([b"!".to_vec()]), None));
-        memtable.put(b"key", 6, Bytes::Own(Vec::new()), PairCompression::Usual, &seen);
-        assert_eq!(look(&memtable, b"key", Msn::MAX), (Vec::new(), Some(Vec::new())));
-        let kinds: Vec<_> = memtable.points_within(&Cut::LOW, &Cut::HIGH, Msn::MAX).map(|p| p.kind).collect();
-        assert_eq!(kinds, [Kind::Put(PairCompression::Usual)]);
     }
 }

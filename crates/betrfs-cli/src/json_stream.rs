@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
 use crate::format::SCHEMA_VERSION;
+use crate::plain_text::json_escaped;
 
 /// The document, on standard output.
 pub struct JsonStream {
@@ -28,7 +29,7 @@ impl JsonStream {
 
     fn write(&mut self, text: impl Display) {
         if self.unwritten.is_none() {
-            self.unwritten = write!(self.out, "{text}").err();
+            self.unwritten = write!(self.out, "{}", json_escaped(&text.to_string())).err();
         }
     }
 

@@ -16,6 +16,7 @@ mod opening;
 mod output;
 mod ownership;
 mod path;
+mod place;
 mod plain_text;
 mod progress;
 #[cfg(test)]
@@ -61,7 +62,7 @@ Environment:
   BETRFS_LOG  levels of the log by target, beside the usual ones: betree=info shows checkpoints";
 
 /// A file system in which every directory can be renamed, cloned or deleted in a bounded number of
-/// I/Os and still be scanned at the speed of the disk.
+/// I/Os, and is still read in order on the disk.
 #[derive(Parser)]
 #[command(name = "betrfs", bin_name = "betrfs", version, after_help = AFTER_HELP)]
 struct Arguments {

@@ -4,11 +4,12 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::fs::{OFlags, major, minor};
+use rustix::fs::{Mode, OFlags, major, minor};
 
 use crate::failure::Failure;
+use crate::place::{Place, itself};
 
 /// How many devices stand one above the other at most, as far as is looked.
 const DEVICES_MAX: usize = 16;
@@ -16,9 +17,8 @@ const DEVICES_MAX: usize = 16;
 /// A file that a command has begun to write.
 pub struct Output {
     pub file: File,
-    path: PathBuf,
-    /// Whether this command made it.
-    is_new: bool,
+    /// Its name, if this command made it.
+    made: Option<Place>,
 }
 
 impl Output {
@@ -29,21 +29,26 @@ impl Output {
     /// The system's own, or something has that name.
     pub fn begin(path: &Path) -> Result<Output, Failure> {
         let failed = |error| Failure::new(format!("cannot write {}: {error}", path.display()));
-        match File::options().write(true).create_new(true).open(path) {
-            Ok(file) => Ok(Output { file, path: path.to_owned(), is_new: true }),
+        let place = Place::of(path).map_err(failed)?;
+        match place.make(Mode::from_raw_mode(0o666)) {
+            Ok(file) => Ok(Output { file, made: Some(place) }),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let exists =
                     || Failure::new(format!("{} exists already: choose another name", path.display()));
+                // Links are followed in directories of the system's, where /dev/stdout is one.
+                let found = match ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir)) {
+                    true => rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+                        .map(File::from)
+                        .map_err(|errno| failed(errno.into()))?,
+                    false => place.find().map_err(failed)?,
+                };
                 // Before it is opened, for that alone has an effect on some devices.
-                if !fs::metadata(path).is_ok_and(|found| keeps_nothing(&found)) {
+                if !found.metadata().is_ok_and(|found| keeps_nothing(&found)) {
                     return Err(exists());
                 }
                 let flags = OFlags::NOCTTY.bits().cast_signed();
-                let file = File::options().write(true).custom_flags(flags).open(path).map_err(failed)?;
-                if !keeps_nothing(&file.metadata().map_err(failed)?) {
-                    return Err(exists());
-                }
-                Ok(Output { file, path: path.to_owned(), is_new: false })
+                let file = File::options().write(true).custom_flags(flags).open(itself(&found));
+                Ok(Output { file: file.map_err(failed)?, made: None })
             }
             Err(error) => Err(failed(error)),
         }
@@ -51,10 +56,8 @@ impl Output {
 
     /// Removes a file that was made in vain, so that the next try can make it.
     pub fn unmake(&self) {
-        if self.is_new
-            && let Err(error) = fs::remove_file(&self.path)
-        {
-            tracing::debug!("cannot remove {}: {error}", self.path.display());
+        if let Some(place) = &self.made {
+            place.remove(&self.file);
         }
     }
 }

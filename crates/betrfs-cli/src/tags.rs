@@ -45,9 +45,17 @@ impl Tags {
     /// # Errors
     /// It is not a volume, or cannot be read.
     pub fn read(path: &Path) -> Result<Tags, Failure> {
-        let device = FileDevice::open_to_look(path)?;
-        let found = superblocks(Arc::new(device), &mut |_| ()).and_then(|found| found.current);
-        let found = found.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        Tags::of_device(Arc::new(FileDevice::open_to_look(path)?))
+    }
+
+    /// As [`read`](Tags::read), of an open file or block device.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn of_device(device: Arc<FileDevice>) -> Result<Tags, Failure> {
+        let shown = device.path().display().to_string();
+        let found = superblocks(device, &mut |_| ()).and_then(|found| found.current);
+        let found = found.map_err(|error| Failure::new(format!("{shown}: {error}")))?;
         let (errors, metadata_copies) = (found.errors(), found.node_copies().count());
         let grow_to_bytes =
             Some(found.growth_limit_bytes()).filter(|limit| *limit > 0 && *limit >= found.volume_bytes);

@@ -1,9 +1,12 @@
 //! The control socket: a mount's server reports its status, and how its volume was closed.
 //!
 //! Questions cannot go through the mount: its server may be stopped, another user's mount refuses even root,
-//! and after an unmount no mount is left. So the server listens on an abstract socket. Its name begins with
-//! the mount's device number, which the kernel shows without asking a server, and ends at random, so that
-//! nobody can take the name in advance. Both sides check the other's user, and no wait is long.
+//! and after an unmount no mount is left. So the server listens on a socket. Its name begins with the mount's
+//! device number, which the kernel shows without asking a server, and ends at random, so that nobody can take
+//! the name in advance. The socket of root's server is in a directory that only root may enter, so that other
+//! users can neither imitate nor occupy it. Other servers, and root's where any user may unmount, have an
+//! abstract socket; if there are too many of these, the mount itself reports the name. Both sides check the
+//! other's user, and no wait is long.
 //!
 //! The kernel reuses a device number for the next mount while the last server may still be closing its
 //! volume: so a connection begins with a word of the server that says whether its mount is over. It carries
@@ -11,8 +14,7 @@
 //! and with the outcome when the volume is closed and released; `closing` with lines until then; `check` and
 //! `scrub` with lines while it is read; `backup` with the volume's blocks; `layout` and `map` with JSON;
 //! `order` and `quota` with the outcome of a change; `freeze` and `thaw` when the volume stands still, and
-//! goes on; `unmount` when the mount is removed. Other users than root and the server's own may ask
-//! for that and for the farewell alone, where the option `users` lets them.
+//! goes on; `unmount` when the mount is removed. `peer` has a table of who may ask for what.
 
 mod backup;
 mod check;
@@ -23,10 +25,13 @@ mod layout;
 mod map;
 mod order;
 mod pace;
+mod peer;
+mod private;
 mod probe;
 mod quota;
 mod scrub;
 mod server;
+pub(crate) mod shares;
 mod sockets;
 mod timed;
 mod turn;
@@ -82,6 +87,10 @@ const FAREWELL: &str = "farewell\n";
 const HEARD: &str = "heard\n";
 /// The farewell after a clean close.
 const CLEAN: &str = "clean";
+
+/// The attribute of a mount's root that has the name of its server's abstract socket, if there is one.
+/// Nothing stores it.
+pub(crate) const SOCKET_ATTRIBUTE: &[u8] = b"system.betrfs.socket";
 
 /// Prefix of the name of a mount's socket.
 fn name_of((major, minor): (u32, u32)) -> String {

@@ -1,4 +1,5 @@
-//! Requests of a process to a mount about a file or directory as a whole, by ioctl(2).
+//! Requests of a process to a mount about a file or directory as a whole: by ioctl(2), and by setxattr(2) to
+//! change something, so that the kernel checks the caller's mount ([`crate::wire::change`]).
 //!
 //! Names are left to the kernel: to copy, a process makes an empty file or directory under a temporary name,
 //! has the server fill it, and renames it to its place; to remove a tree, it has the server empty the
@@ -15,6 +16,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
@@ -22,22 +24,23 @@ use std::time::Duration;
 
 use betree_platform::Platform;
 use betrfs::{Held, SNAPSHOTS_NAME, SnapshotsBelow};
-use rustix::fs::{Access, AtFlags, IFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{Access, AtFlags, IFlags, Mode, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
-use rustix::ioctl::{Getter, NoArg, Setter, ioctl};
+use rustix::ioctl::{Getter, Setter, ioctl};
 use rustix::process::Uid;
 
 use crate::control::{Line, Unheard, become_user};
 use crate::mount_info::{MountEntry, mount_id};
 use crate::mounts_below::has_mounts_below;
+use crate::wire::change::{CHANGE, change_bytes};
 use crate::wire::ioctl::{
-    EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, FOREIGN, HELD, HeldBytes, PathBytes, SOURCE, UNFINISHED, USAGE,
-    WRITTEN_BACK, held_of,
+    EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, FOREIGN, HELD, HeldBytes, PERMIT, PathBytes, SOURCE, UNFINISHED,
+    USAGE, WRITTEN_BACK, held_of,
 };
 
 pub use properties::{properties, set_properties};
 pub use quota::{Quotas, clear_quota, quota, quota_token};
-pub use recompress::{checkpoint, recompress};
+pub use recompress::{checkpoint, recompress, recompress_permit};
 pub use restore::{Restoration, RestoreError};
 
 /// Time between two questions whether data written to mappings has arrived.
@@ -96,9 +99,8 @@ pub fn clone(source: &Path, target: &Path, platform: &dyn Platform) -> io::Resul
         return Err(Errno::PERM.into());
     }
     let copy = Unfinished::make(&parent, platform, is_dir)?;
-    // SAFETY: the ioctl reads a u64, and the argument is one.
-    let filled = unsafe { ioctl(&copy.open, Setter::<FILL, u64>::new(token)) };
-    match filled.map_err(io::Error::from).and_then(|()| copy.rename(name)) {
+    let filled = change(&copy.open, FILL, &token.to_le_bytes());
+    match filled.and_then(|()| copy.rename(name)) {
         Ok(()) => Ok(()),
         Err(error) => {
             // The first failure is the one to report.
@@ -156,8 +158,7 @@ impl<'a> Unfinished<'a> {
     /// Removes it with its contents.
     fn discard(&self) -> io::Result<()> {
         if self.is_dir {
-            // SAFETY: the ioctl takes no argument.
-            unsafe { ioctl(&self.open, NoArg::<EMPTY>::new()) }?;
+            change(&self.open, EMPTY, &[])?;
         }
         self.must_be_at(OsStr::new(&self.name))?;
         let flags = if self.is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
@@ -255,6 +256,31 @@ pub fn sync(dir: &Path) -> io::Result<()> {
     open.sync_all()
 }
 
+/// Changes something of an open file or directory. The kernel checks that the mount it was opened on is one
+/// for writing.
+fn change(open: &File, cmd: u32, argument: &[u8]) -> io::Result<()> {
+    // Both flags make no sense for an attribute.
+    let flags = XattrFlags::CREATE | XattrFlags::REPLACE;
+    match rustix::fs::fsetxattr(open, OsStr::from_bytes(CHANGE), &change_bytes(cmd, argument), flags) {
+        Err(Errno::INVAL) => Err(io::Error::other(
+            "the server of the mount is of an older version: unmount the volume, and mount it with this one",
+        )),
+        // As for the ioctls of other file systems.
+        Err(Errno::OPNOTSUPP) => Err(Errno::NOTTY.into()),
+        changed => Ok(changed?),
+    }
+}
+
+/// Lets requests with a token change an open file or directory.
+fn permit(open: &File, token: u64) -> io::Result<()> {
+    change(open, PERMIT, &token.to_le_bytes())
+}
+
+/// The system's number of an error.
+fn errno_of(error: &io::Error) -> Option<Errno> {
+    error.raw_os_error().map(Errno::from_raw_os_error)
+}
+
 /// Registers a source and returns its token, once data written to mappings of its files has arrived.
 fn wait_written_back(source: &File) -> Result<u64, Errno> {
     // SAFETY: the ioctl writes a u64, and the buffer is one.
@@ -339,7 +365,9 @@ impl From<Errno> for RemoveTreeError {
 /// empty directory, or nothing.
 ///
 /// # Errors
-/// Nothing was removed then.
+/// `ENOTEMPTY` if something was created in it meanwhile: then everything that was there before is removed,
+/// and the kernel remembers none of it. After any other error nothing was removed, or the directory itself is
+/// left empty.
 pub fn remove_tree(dir: &Path, snapshots: SnapshotsBelow) -> Result<(), RemoveTreeError> {
     let (parent, name) = open_parent(dir)?;
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -357,17 +385,25 @@ pub fn remove_tree(dir: &Path, snapshots: SnapshotsBelow) -> Result<(), RemoveTr
     if keeps_names(parent.as_fd()) {
         return Err(Errno::PERM.into());
     }
-    // SAFETY: neither ioctl takes an argument.
-    let emptied = match snapshots {
-        SnapshotsBelow::Hold => unsafe { ioctl(&open, NoArg::<EMPTY>::new()) },
-        SnapshotsBelow::Go => unsafe { ioctl(&open, NoArg::<EMPTY_WITH_SNAPSHOTS>::new()) },
+    let emptying = match snapshots {
+        SnapshotsBelow::Hold => EMPTY,
+        SnapshotsBelow::Go => EMPTY_WITH_SNAPSHOTS,
     };
-    match emptied {
-        Err(Errno::BUSY) => return Err(RemoveTreeError::Held(held(&open)?)),
+    match change(&open, emptying, &[]) {
+        Err(error) if errno_of(&error) == Some(Errno::BUSY) => {
+            return Err(RemoveTreeError::Held(held(&open)?));
+        }
         emptied => emptied?,
     }
     drop(open);
-    Ok(rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?)
+    let removed = rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR);
+    if removed.is_err()
+        && let Ok(open) = rustix::fs::openat(&parent, name, flags, Mode::empty())
+    {
+        // The kernel has dropped the removed names after that. The first failure is the one to report.
+        let _ = wait_written_back(&File::from(open));
+    }
+    Ok(removed?)
 }
 
 /// The snapshots that hold an open directory.

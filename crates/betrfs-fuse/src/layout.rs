@@ -34,7 +34,7 @@ impl Room {
             log_bytes: volume.env().geometry().log_bytes,
             total_bytes: space.total_bytes,
             unused_bytes: space.unused_bytes,
-            available_bytes: space.free_bytes,
+            available_bytes: volume.available_bytes(),
             volume_bytes: volume.env().volume_bytes(),
             grow_to_bytes: Some(volume.env().growth_limit_bytes()).filter(|limit| *limit > 0),
         }

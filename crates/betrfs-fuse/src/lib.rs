@@ -53,8 +53,8 @@ pub use freeze::{BEGIN_TIME_MAX, End, FreezeError, Step};
 pub use inherited::hand_down_standard_descriptors_only;
 pub use ioctl::{
     Quotas, RemoveTreeError, Restoration, RestoreError, approach, checkpoint, clear_quota, clone, foreign,
-    map_token, open_snapshots, properties, quota, quota_token, recompress, remove_tree, set_properties, sync,
-    usage, write_back,
+    map_token, open_snapshots, properties, quota, quota_token, recompress, recompress_permit, remove_tree,
+    set_properties, sync, usage, write_back,
 };
 pub use latency::Latency;
 pub use layout::{Content, Layout, Room};

@@ -1,12 +1,15 @@
 //! An HTTP server for the metrics of a mount: GET and HEAD of `/metrics`, one request a connection (RFC
 //! 9112).
 //!
+//! A page in a browser can have the browser ask any address under a name of its own (DNS rebinding), and read
+//! the answer. So the host that a request names must be an address, `localhost` or the machine's own name.
+//!
 //! It holds up nobody: each connection has a thread of its own and a time limit, and one connection more than
 //! [`CONNECTIONS_MAX`] ends the oldest.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -131,6 +134,7 @@ enum Reply {
 }
 
 const NO_REQUEST: Reply = Reply::Refused { status: "400 Bad Request", allow: false };
+const OTHER_HOST: Reply = Reply::Refused { status: "421 Misdirected Request", allow: false };
 const TOO_LONG: Reply = Reply::Refused { status: "431 Request Header Fields Too Large", allow: false };
 
 /// Answers one connection.
@@ -185,9 +189,23 @@ fn read_head(stream: &TcpStream, until: Instant) -> io::Result<Option<Vec<u8>>> 
 
 /// The answer to a request with this head.
 fn reply_to(head: &[u8]) -> Reply {
-    let line = head.split(|byte| *byte == b'\r').next().and_then(|line| std::str::from_utf8(line).ok());
+    // A lone line feed ends a line for some, and must not hide a field.
+    let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+    let line = lines.next().and_then(|line| std::str::from_utf8(line).ok());
     let words: Vec<&str> = line.unwrap_or_default().split(' ').collect();
     let &[method, target, "HTTP/1.0" | "HTTP/1.1"] = words.as_slice() else { return NO_REQUEST };
+    let hosts = lines.filter_map(|line| {
+        let (name, value) = line.split_at_checked(line.iter().position(|byte| *byte == b':')?)?;
+        let is_host = name.trim_ascii().eq_ignore_ascii_case(b"host");
+        is_host.then(|| value.get(1..).unwrap_or_default().trim_ascii())
+    });
+    match hosts.collect::<Vec<_>>()[..] {
+        // Every browser names it.
+        [] => {}
+        [host] if std::str::from_utf8(host).is_ok_and(is_own_host) => {}
+        [_] => return OTHER_HOST,
+        _ => return NO_REQUEST,
+    }
     let path = target.split_once('?').map_or(target, |(path, _)| path);
     match (path, method) {
         ("/metrics", "GET") => Reply::Page { has_body: true },
@@ -195,6 +213,24 @@ fn reply_to(head: &[u8]) -> Reply {
         ("/metrics", _) => Reply::Refused { status: "405 Method Not Allowed", allow: true },
         _ => Reply::Refused { status: "404 Not Found", allow: false },
     }
+}
+
+/// Whether the host of a request, with its port or without, is an address, `localhost` or this machine's
+/// name.
+fn is_own_host(host: &str) -> bool {
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    if let Some((address, rest)) = host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+        let is_end = rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port);
+        return is_end && address.parse::<Ipv6Addr>().is_ok();
+    }
+    let name = match host.split_once(':') {
+        Some((name, port)) if is_port(port) => name,
+        Some(_) => return false,
+        None => host,
+    };
+    let own = rustix::system::uname();
+    let own = own.nodename().to_str().is_ok_and(|own| own.eq_ignore_ascii_case(name));
+    own || name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
 /// A connection whose reads and writes fail after a moment, however the client spreads its bytes.
@@ -261,9 +297,9 @@ mod tests {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
              Content-Length: 16\r\nConnection: close\r\n\r\n";
         let get = format!("{head}{PAGE}");
-        assert_eq!(asked(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), get);
+        assert_eq!(asked(address, b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9\r\n\r\n"), get);
         assert_eq!(asked(address, b"GET /metrics?name=x HTTP/1.0\r\n\r\n"), get);
-        assert_eq!(asked(address, b"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), head);
+        assert_eq!(asked(address, b"HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"), head);
         // With a body that nobody reads.
         let post = [&b"POST /metrics HTTP/1.1\r\nContent-Length: 9000\r\n\r\n"[..], &[b'x'; 9000]].concat();
         let refused = asked(address, &post);
@@ -285,6 +321,30 @@ mod tests {
             assert!(!told.contains(PAGE), "{told}");
         }
         assert_eq!(reply_to(b"\xff\xfe / HTTP/1.1\r\n\r\n"), NO_REQUEST);
+    }
+
+    /// As a page does whose name leads to this address by now.
+    #[test]
+    fn a_request_for_another_host_gets_no_page() {
+        let (_server, address) = server();
+        for host in [
+            "Host: evil.example:9100",
+            "host:evil.example",
+            "Host: localhost.evil.example",
+            "HOST: 1.2.3.4.x",
+        ] {
+            let told = asked(address, format!("GET /metrics HTTP/1.1\r\n{host}\r\n\r\n").as_bytes());
+            assert!(told.starts_with("HTTP/1.1 421 ") && !told.contains(PAGE), "{host}: {told}");
+        }
+        let two = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n";
+        assert!(asked(address, two).starts_with("HTTP/1.1 400 "));
+        let own = rustix::system::uname().nodename().to_str().unwrap().to_owned();
+        for host in ["127.0.0.1", "10.1.2.3:9100", "[::1]", "[fe80::1]:80", "LOCALHOST:1", &own] {
+            assert!(is_own_host(host), "{host}");
+        }
+        for host in ["", "x", "localhost:", "localhost:x", "::1", "[::1", "[x]", "[::1]x", "localhost."] {
+            assert!(!is_own_host(host), "{host}");
+        }
     }
 
     #[test]

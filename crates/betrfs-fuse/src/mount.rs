@@ -344,6 +344,9 @@ fn connect(
                 let unique = platform.random_u64();
                 listen(&mount, &connection, server, &fetch_file, unique, options.users_unmount)?
             };
+            if let Some(name) = control.name() {
+                server.set_socket_name(name);
+            }
             Ok((connection, control))
         });
     match greeted {

@@ -4,6 +4,7 @@ mod error;
 mod found;
 mod helper;
 mod own_mount;
+mod users;
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

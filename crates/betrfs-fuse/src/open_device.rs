@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use betree_std::{FileDevice, OpenError};
+use betree_std::{FileDevice, Holder, OpenError};
 
 use crate::control::Unheard;
 use crate::mount_info::MountEntry;
@@ -18,7 +18,8 @@ const CLOSING_TIME_MAX: Duration = Duration::from_secs(10);
 /// # Errors
 /// As [`FileDevice::open`].
 pub fn open_device(path: &Path) -> Result<FileDevice, OpenError> {
-    FileDevice::open_waiting(path, CLOSING_TIME_MAX, || !is_mounted(path))
+    let opened = FileDevice::open_waiting(path, CLOSING_TIME_MAX, || !is_mounted(path));
+    opened.map_err(|error| with_mount(error, path))
 }
 
 /// As [`open_device`], for reading: it may be read-only, and others may read it too.
@@ -27,9 +28,10 @@ pub fn open_device(path: &Path) -> Result<FileDevice, OpenError> {
 /// As [`FileDevice::open_for_reading`]; [`OpenError::InUse`] for the loop device of a mount with a server.
 pub fn open_device_for_reading(path: &Path) -> Result<FileDevice, OpenError> {
     if is_of_live_mount(path) {
-        return Err(OpenError::InUse { path: path.to_owned() });
+        return Err(with_mount(OpenError::in_use(path), path));
     }
-    FileDevice::open_for_reading_waiting(path, CLOSING_TIME_MAX, || !is_mounted(path))
+    let opened = FileDevice::open_for_reading_waiting(path, CLOSING_TIME_MAX, || !is_mounted(path));
+    opened.map_err(|error| with_mount(error, path))
 }
 
 /// As [`open_device`], to replace a dead mount: if that is one of this volume, its claim on the block device
@@ -55,7 +57,25 @@ fn is_of_live_mount(path: &Path) -> bool {
 
 /// Whether a volume's file or block device is mounted.
 fn is_mounted(path: &Path) -> bool {
-    MountEntry::all().unwrap_or_default().iter().any(|mount| is_mount_of(mount, path))
+    mount_of(path).is_some()
+}
+
+/// A mount of a volume's file or block device.
+fn mount_of(path: &Path) -> Option<MountEntry> {
+    MountEntry::all().unwrap_or_default().into_iter().find(|mount| is_mount_of(mount, path))
+}
+
+/// The error with the directory on which the volume is mounted.
+fn with_mount(error: OpenError, path: &Path) -> OpenError {
+    match error {
+        OpenError::InUse { path: shown, holder, mounted_on: None } => {
+            let mount = mount_of(path);
+            // The server of a mount by a loop device has locked the file.
+            let holder = holder.or_else(|| Holder::of(&mount.as_ref()?.volume()));
+            OpenError::InUse { path: shown, holder, mounted_on: mount.map(|mount| mount.path) }
+        }
+        error => error,
+    }
 }
 
 /// Whether a mount is one of a volume's file or block device.

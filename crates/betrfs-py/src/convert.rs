@@ -1,14 +1,22 @@
 //! Values and errors from one language to the other.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::ops::Deref;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use betrfs_std::FileType;
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyMemoryView};
+
+use crate::ending::detach;
+
+const EIO: i32 = 5;
+const EINVAL: i32 = 22;
 
 /// A path: text, bytes, or what has `__fspath__`.
 pub fn path(value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
@@ -26,9 +34,48 @@ pub fn error(error: betrfs_std::Error) -> PyErr {
     PyOSError::new_err((error.errno().raw_os_error(), error.kind().to_string(), from, None::<i32>, to))
 }
 
+/// `OSError`, or the subclass for the number, of a failure of a stream.
+pub fn io_error(py: Python<'_>, error: &std::io::Error) -> PyErr {
+    let errno = error.raw_os_error().unwrap_or(match error.kind() {
+        ErrorKind::InvalidInput => EINVAL,
+        _ => EIO,
+    });
+    match py.import("os").and_then(|os| os.call_method1("strerror", (errno,))) {
+        Ok(text) => PyOSError::new_err((errno, text.unbind())),
+        Err(raised) => raised,
+    }
+}
+
+/// The contents of a file: `bytes`, which are not copied, or any other object with a buffer.
+pub struct Octets(PyBackedBytes);
+
+impl<'py> FromPyObject<'_, 'py> for Octets {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Octets> {
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            return Ok(Octets(bytes.to_owned().into()));
+        }
+        let Ok(view) = PyMemoryView::from(&object) else {
+            let name = object.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("a bytes-like object is required, not '{name}'")));
+        };
+        let copied = view.call_method0("tobytes")?;
+        Ok(Octets(copied.cast_into::<PyBytes>()?.into()))
+    }
+}
+
+impl Deref for Octets {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 /// Calls the library without Python's lock.
 pub fn call<T: Send>(py: Python<'_>, run: impl FnOnce() -> betrfs_std::Result<T> + Send) -> PyResult<T> {
-    py.detach(run).map_err(error)
+    detach(py, run).map_err(error)
 }
 
 pub fn closed() -> PyErr {

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes};
 
-use crate::convert::{Metadata, StatFs, Usage, call, closed, path, time};
+use crate::convert::{Metadata, Octets, StatFs, Usage, call, closed, path, time};
 use crate::file::File;
 use crate::listing::{DirEntry, Walk};
 
@@ -64,13 +64,13 @@ impl Dir {
     }
 
     /// Replaces the contents of a file, which is made if it does not exist.
-    fn write(&self, path: Path<'_, '_>, contents: &[u8]) -> PyResult<()> {
-        self.at(path, |dir, path| dir.write(path, contents))
+    fn write(&self, path: Path<'_, '_>, contents: Octets) -> PyResult<()> {
+        self.at(path, |dir, path| dir.write(path, &*contents))
     }
 
     /// Writes at the end of a file, which is made if it does not exist.
-    fn append(&self, path: Path<'_, '_>, contents: &[u8]) -> PyResult<()> {
-        self.at(path, |dir, path| dir.append(path, contents))
+    fn append(&self, path: Path<'_, '_>, contents: Octets) -> PyResult<()> {
+        self.at(path, |dir, path| dir.append(path, &*contents))
     }
 
     /// Opens a file as the built-in `open` does.
@@ -241,8 +241,8 @@ impl Dir {
     }
 
     /// Sets an extended attribute.
-    fn set_xattr(&self, path: Path<'_, '_>, name: OsString, value: &[u8]) -> PyResult<()> {
-        self.at(path, |dir, path| dir.set_xattr(path, name, value, XattrMode::Any))
+    fn set_xattr(&self, path: Path<'_, '_>, name: OsString, value: Octets) -> PyResult<()> {
+        self.at(path, |dir, path| dir.set_xattr(path, name, &*value, XattrMode::Any))
     }
 
     /// The names of all extended attributes.

@@ -7,7 +7,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::convert::{Metadata, call};
+use crate::convert::{Metadata, Octets, call, io_error};
+use crate::ending::detach;
 
 /// An open file.
 #[pyclass(frozen, module = "betrfs")]
@@ -24,7 +25,8 @@ impl File {
         py: Python<'_>,
         run: impl FnOnce(&betrfs_std::File) -> std::io::Result<T> + Send,
     ) -> PyResult<T> {
-        py.detach(|| self.0.read().as_ref().map(run)).ok_or_else(closed)?.map_err(PyErr::from)
+        let done = detach(py, || self.0.read().as_ref().map(run)).ok_or_else(closed)?;
+        done.map_err(|error| io_error(py, &error))
     }
 
     fn call<T: Send>(
@@ -64,15 +66,18 @@ impl File {
     }
 
     /// Writes bytes at the position; how many.
-    fn write(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<usize> {
-        self.io(py, |mut file| file.write(bytes))
+    fn write(&self, py: Python<'_>, bytes: Octets) -> PyResult<usize> {
+        self.io(py, |mut file| file.write(&bytes))
     }
 
     /// Moves the position, and returns it.
     #[pyo3(signature = (offset, whence=0))]
     fn seek(&self, py: Python<'_>, offset: i64, whence: u8) -> PyResult<u64> {
         let to = match whence {
-            0 => SeekFrom::Start(u64::try_from(offset).map_err(|_| std::io::Error::from_raw_os_error(22))?),
+            0 => {
+                let negative = |_| io_error(py, &std::io::ErrorKind::InvalidInput.into());
+                SeekFrom::Start(u64::try_from(offset).map_err(negative)?)
+            }
             1 => SeekFrom::Current(offset),
             2 => SeekFrom::End(offset),
             _ => return Err(PyValueError::new_err(format!("invalid whence: {whence}"))),
@@ -107,6 +112,6 @@ impl File {
 
     /// Closes it.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| *self.0.write() = None);
+        detach(py, || *self.0.write() = None);
     }
 }

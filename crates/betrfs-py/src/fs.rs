@@ -10,6 +10,7 @@ use pyo3::types::PyAny;
 
 use crate::convert::{call, closed, error, path};
 use crate::dir::Dir;
+use crate::ending::detach;
 
 /// A file system in a file or a block device. It is its root directory, and a context manager that closes it.
 #[pyclass(extends = Dir, frozen, module = "betrfs")]
@@ -64,7 +65,7 @@ impl Fs {
         let py = slf.py();
         let Some(fs) = slf.fs.write().take() else { return Ok(()) };
         slf.as_super().close();
-        py.detach(|| fs.close()).map_err(error)
+        detach(py, || fs.close()).map_err(error)
     }
 
     #[getter]

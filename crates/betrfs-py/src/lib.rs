@@ -8,6 +8,7 @@
 
 mod convert;
 mod dir;
+mod ending;
 mod file;
 mod fs;
 mod listing;
@@ -20,6 +21,8 @@ mod _betrfs {
     use super::convert::{Metadata, StatFs, Usage};
     #[pymodule_export]
     use super::dir::Dir;
+    #[pymodule_export]
+    use super::ending::_end;
     #[pymodule_export]
     use super::file::File;
     #[pymodule_export]

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::convert::{Metadata, call, error, type_name};
+use crate::ending::detach;
 
 /// An entry of a directory.
 #[pyclass(frozen, module = "betrfs")]
@@ -84,7 +85,7 @@ impl Walk {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<DirEntry>> {
-        let entry = py.detach(|| self.0.lock().next());
+        let entry = detach(py, || self.0.lock().next());
         entry.transpose().map_err(error).map(|entry| entry.map(|entry| DirEntry(Source::Walked(entry))))
     }
 

@@ -4,11 +4,15 @@ import errno
 import io
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
 import betrfs
 import pytest
+
+from conftest import VOLUME_BYTES
 
 
 def test_what_is_written_is_there_when_it_is_opened_again(volume):
@@ -50,6 +54,9 @@ def test_errors_are_those_of_the_system(fs):
     for kind, call in [
         (FileNotFoundError, lambda: fs.read("missing")),
         (IsADirectoryError, lambda: fs.read("dir")),
+        (IsADirectoryError, lambda: fs.open("dir")),
+        (IsADirectoryError, lambda: fs.open("dir", "rb", buffering=0)),
+        (IsADirectoryError, lambda: fs.open("dir", "wb")),
         (NotADirectoryError, lambda: fs.read("dir/file/x")),
         (FileExistsError, lambda: fs.create_dir("dir")),
         (FileExistsError, lambda: fs.open("dir/file", "x")),
@@ -113,6 +120,46 @@ def test_streams_are_those_of_the_built_in_open(fs):
         fs.open("text", "wb").read()
     with pytest.raises(ValueError):
         file.read()
+
+
+def test_failures_of_streams_have_the_number_of_the_system(volume):
+    with betrfs.open(volume) as fs:
+        fs.write("full", b"")
+        with fs.open("full", "wb", buffering=0) as file:
+            noise = os.urandom(1 << 20)
+            with pytest.raises(OSError) as full:
+                for _ in range(VOLUME_BYTES >> 20):
+                    file.write(noise)
+        assert full.value.errno == errno.ENOSPC and full.value.strerror == os.strerror(errno.ENOSPC)
+        stream = fs.open("full", "ab")
+        with pytest.raises(OSError) as full:
+            for _ in range(VOLUME_BYTES >> 20):
+                stream.write(noise)
+                stream.flush()
+        assert full.value.errno == errno.ENOSPC
+        with pytest.raises(OSError) as negative:
+            stream.raw.seek(-1)
+        assert negative.value.errno == errno.EINVAL
+
+
+def test_objects_with_a_buffer_are_contents(fs):
+    fs.write("file", bytearray(b"one "))
+    fs.append("file", memoryview(b"two"))
+    fs.set_xattr("file", "user.note", memoryview(b"xthreex")[1:-1])
+    assert fs.read("file") == b"one two" and fs.get_xattr("file", "user.note") == b"three"
+    with pytest.raises(TypeError, match="a bytes-like object is required, not 'str'"):
+        fs.write("file", "text")
+
+
+def test_streams_know_the_size_of_their_file(fs):
+    fs.write("file", b"x" * 10)
+    for mode in ("rb", "r+b", "ab"):
+        with fs.open("file", mode) as file:
+            assert file.size == file.raw.size == 10
+    with fs.open("file", "wb") as file:
+        assert file.size == 0
+        file.write(b"in the buffer")
+        assert file.size == 13
 
 
 def test_an_unlinked_file_lives_until_it_is_closed(fs):
@@ -242,3 +289,28 @@ def test_a_fork_is_refused_and_leaves_its_parent_s_volume(volume, fs):
         betrfs.open(volume)
     assert error.value.errno == errno.EBUSY
     assert fs.read("base") == b"b" * 20_000 and fs.read("after") == b"parent"
+
+
+@pytest.mark.parametrize("turn", range(5))
+def test_a_program_ends_while_daemon_threads_are_in_calls(volume, turn):
+    code = f"""
+import betrfs, threading
+fs = betrfs.open({str(volume)!r})
+began = threading.Barrier(9)
+
+def write(number):
+    began.wait()
+    while True:
+        fs.write(f"file{{number}}", b"x" * 100_000)
+        fs.read_dir("/")
+
+for number in range(8):
+    threading.Thread(target=write, args=(number,), daemon=True).start()
+began.wait()
+fs.write("main", b"done")
+fs.sync()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], timeout=120, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    with betrfs.open(volume) as fs:
+        assert fs.read("main") == b"done"

@@ -137,6 +137,17 @@ def test_parts_of_files_are_read_and_written(spec):
     assert spec.size("file") == 0
 
 
+def test_streams_have_a_size(spec):
+    spec.pipe_file("file", b"x" * 1000)
+    with spec.open("file") as file:
+        assert file.size == 1000
+    with fsspec.open("betrfs://file", volume=spec._options[0]) as file:
+        assert file.size == 1000
+    with pytest.raises(IsADirectoryError):
+        spec.mkdir("dir")
+        spec.open("dir")
+
+
 def test_pandas_reads_what_it_wrote(tmp_path):
     frame = pandas.DataFrame({"name": ["Ada", "Bob"], "count": [1, 2]})
     options = {"volume": str(tmp_path / "volume"), "size": VOLUME_BYTES}
@@ -164,3 +175,142 @@ def test_zarr_reads_what_it_wrote_and_a_branch_of_it(tmp_path):
     branch = opened("data/branch", mode="r")[:]
     assert (branch[:50] == 0).all() and (branch[50:] == numbers[50:]).all()
     spec.close()
+
+
+class Abandoned(Exception):
+    pass
+
+
+def abandon(spec, work):
+    """Does something in a transaction that an exception of the program ends."""
+    with pytest.raises(Abandoned):
+        with spec.transaction:
+            work()
+            raise Abandoned
+
+
+def write_in_all_ways(spec):
+    """Writes to files in the ways that a transaction covers."""
+    spec.pipe_file("tree/file", b"new")
+    with spec.open("tree/text", "w") as file:
+        file.write("new text")
+    with spec.open("tree/deep/file", "ab") as file:
+        file.write(b"+")
+    with spec.open("tree/whole", "r+b") as file:
+        file.write(b"W")
+    with spec.open("tree/exclusive", "xb") as file:
+        file.write(b"x")
+    with spec.open("tree/packed.gz", "wt", compression="infer") as file:
+        file.write("packed")
+    spec.touch("tree/touched")
+
+
+ALL_WAYS = {"file": b"new", "text": b"new text", "deep/file": b"22+", "whole": b"Whole", "exclusive": b"x", "touched": b""}
+
+
+def test_a_transaction_writes_all_when_it_ends(spec):
+    tree(spec)
+    spec.pipe_file("tree/whole", b"whole")
+    spec.pipe_file("tree/touched", b"old")
+    spec.chmod("tree/file", 0o640)
+    with spec.transaction:
+        write_in_all_ways(spec)
+        assert spec.cat("tree/file") == b"1" and spec.cat("tree/touched") == b"old", "readers find the old contents"
+        assert not spec.exists("tree/exclusive")
+    for name, contents in ALL_WAYS.items():
+        assert spec.cat(f"tree/{name}") == contents, name
+    with spec.open("tree/packed.gz", "rt", compression="infer") as file:
+        assert file.read() == "packed"
+    assert spec.info("tree/file")["mode"] & 0o777 == 0o640, "a file keeps its permissions"
+    assert len(spec.find("tree")) == len(ALL_WAYS) + 1, "no temporary file is left"
+    spec.pipe_file("tree/file", b"after")
+    assert spec.cat("tree/file") == b"after", "later writes are no part of it"
+
+
+def test_an_abandoned_transaction_leaves_nothing(spec):
+    tree(spec)
+    spec.pipe_file("tree/whole", b"whole")
+    spec.pipe_file("tree/touched", b"old")
+    before = {path: spec.cat(path) for path in spec.find("/")}
+    abandon(spec, lambda: write_in_all_ways(spec))
+    assert {path: spec.cat(path) for path in spec.find("/")} == before
+    spec.pipe_file("tree/file", b"after")
+    assert spec.cat("tree/file") == b"after"
+
+
+def test_an_abandoned_transaction_leaves_no_directory_and_no_open_file(tmp_path):
+    made = fsspec.filesystem("betrfs", volume=str(tmp_path / "volume"), size=VOLUME_BYTES, auto_mkdir=True)
+    made.pipe_file("kept/file", b"1")
+    streams = []
+
+    def work():
+        made.pipe_file("new/deep/file", b"2")
+        streams.append(made.open("kept/new/file", "w"))
+        streams[-1].write("text")
+
+    abandon(made, work)
+    assert made.find("/", withdirs=True) == ["/", "/kept", "/kept/file"]
+    assert streams[0].closed
+    with made.transaction:
+        work()
+    assert made.cat("new/deep/file") == b"2"
+    assert made.cat("kept/new/file") == b"text", "a stream that is still open is closed by the commit"
+    made.close()
+
+
+def test_a_file_written_twice_in_a_transaction_has_both(spec):
+    with spec.transaction:
+        spec.pipe_file("file", b"one")
+        with spec.open("file", "ab") as file:
+            file.write(b" two")
+        with pytest.raises(FileExistsError):
+            spec.open("file", "xb")
+    assert spec.cat("file") == b"one two" and spec.find("/") == ["/file"]
+
+
+def test_a_transaction_writes_where_links_lead(spec):
+    tree(spec)
+    spec.symlink("deep/file", "tree/link")
+    spec.symlink("/tree/new", "tree/dangling")
+    with spec.transaction:
+        spec.pipe_file("tree/link", b"through")
+        spec.pipe_file("tree/dangling", b"made")
+    assert spec.cat("tree/deep/file") == b"through" and spec.cat("tree/new") == b"made"
+    assert spec.info("tree/link")["islink"] and spec.info("tree/dangling")["islink"]
+
+
+def test_a_transaction_refuses_what_a_write_refuses(spec):
+    tree(spec)
+    for path, mode, error in [
+        ("tree", "wb", IsADirectoryError),
+        ("tree/file", "xb", FileExistsError),
+        ("tree/missing", "r+b", FileNotFoundError),
+        ("missing/file", "wb", FileNotFoundError),
+        ("tree/file/below", "wb", NotADirectoryError),
+    ]:
+        with pytest.raises(error):
+            with spec.transaction:
+                spec.open(path, mode)
+        assert spec.find("/") == ["/tree/deep/file", "/tree/file"]
+
+
+def test_a_commit_that_fails_discards_the_rest(spec):
+    tree(spec)
+    with pytest.raises(FileExistsError):
+        with spec.transaction:
+            with spec.open("tree/new", "xb") as file:
+                file.write(b"x")
+            spec.pipe_file("tree/file", b"never")
+            spec.mkdir("tree/new")
+    assert spec.find("/") == ["/tree/deep/file", "/tree/file"] and spec.cat("tree/file") == b"1"
+
+
+def test_a_single_file_is_committed_or_discarded(spec):
+    for end, contents in [("discard", b"old"), ("commit", b"new")]:
+        spec.pipe_file("file", b"old")
+        file = spec.open("file", "wb", autocommit=False)
+        file.write(b"new")
+        file.close()
+        assert spec.cat("file") == b"old"
+        getattr(file, end)()
+        assert spec.cat("file") == contents and spec.find("/") == ["/file"]

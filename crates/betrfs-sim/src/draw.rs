@@ -283,7 +283,7 @@ impl Draw {
         };
         let rng = &mut self.rng;
         SetAttr {
-            perm: *rng.pick(&[None, Some(0o6755), Some(0o2755), Some(0o4711), Some(0o600), Some(0o1777)]),
+            perm: *rng.pick(&[None, Some(0o6755), Some(0o2745), Some(0o4711), Some(0o600), Some(0o1777)]),
             uid: *rng.pick(&[None, None, Some(0), Some(5)]),
             gid: *rng.pick(&[None, None, Some(0), Some(6)]),
             size: None,
@@ -291,6 +291,7 @@ impl Draw {
             mtime_ns: now_or_then(rng),
             ctime_ns: *rng.pick(&[None, None, None, Some(9)]),
             kill_set_id: rng.percent(20),
+            outside_group: false,
         }
     }
 

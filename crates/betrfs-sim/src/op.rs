@@ -253,6 +253,7 @@ impl fmt::Display for Changes<'_> {
         if let Some(time) = set.ctime_ns {
             write!(f, "ctime {time} ")?;
         }
-        f.write_str(if set.kill_set_id { "without set-id bits" } else { "" })
+        f.write_str(if set.kill_set_id { "without set-id bits" } else { "" })?;
+        f.write_str(if set.outside_group { " from outside of the group" } else { "" })
     }
 }

@@ -5,6 +5,7 @@ use betrfs::{FileType, SetAttr};
 use crate::at::At;
 use crate::client::{By, Failed, Parts};
 use crate::failure::{Failure, wrong};
+use crate::kernel::connection::PLAIN_USER;
 use crate::listing::Listing;
 use crate::model::{Done, Lag, Refusal, Spot, State, Why};
 use crate::op::Op;
@@ -48,8 +49,8 @@ impl World {
     fn right(&self, op: &Op, now_ns: i64) -> Option<Right> {
         let mut after = self.past.latest().clone();
         let (mut refused, mut or) = (None, Vec::new());
-        if let Some(at) = self.loses_set_id_first(op) {
-            let set = SetAttr { kill_set_id: true, ..SetAttr::default() };
+        if let Some((at, outside_group)) = self.loses_set_id_first(op) {
+            let set = SetAttr { kill_set_id: true, outside_group, ..SetAttr::default() };
             match after.apply(&Op::SetAttr { at: at.clone(), set }, now_ns, &self.rules) {
                 Ok(done) => or = done.or,
                 Err(Refusal::With(whys)) => return Some(Right { after, outcome: Err(whys), refused }),
@@ -75,8 +76,9 @@ impl World {
         Some(Right { after, outcome, refused })
     }
 
-    /// The file whose set-id bits go before an operation changes it, as a change of its own.
-    fn loses_set_id_first<'a>(&self, op: &'a Op) -> Option<&'a At> {
+    /// The file whose set-id bits are cleared before an operation changes it, as a change of its own, and
+    /// whether the caller is outside of its group.
+    fn loses_set_id_first<'a>(&self, op: &'a Op) -> Option<(&'a At, bool)> {
         let sets_aside = self.client.as_ref().is_some_and(|client| client.sets_id_aside());
         let at = match op {
             Op::SetAttr { at, set } if set.kill_set_id && self.by == By::Requests => at,
@@ -87,7 +89,8 @@ impl World {
         };
         let Ok(Spot::Object(id)) = self.past.latest().resolve(at) else { return None };
         let object = self.past.latest().object(id);
-        (object.file_type() == FileType::Regular && object.perm & SET_ID != 0).then_some(at)
+        let has_any = object.file_type() == FileType::Regular && object.perm & SET_ID != 0;
+        has_any.then_some((at, sets_aside && object.gid != PLAIN_USER))
     }
 
     /// Does a part of an operation; returns whether it succeeded.

@@ -14,7 +14,7 @@ use crate::dir::Dir;
 use crate::error::{Context, ErrorKind, Kinded, Result};
 use crate::metadata::Metadata;
 use crate::opened::{Found, Opened};
-use crate::permission::kills_set_id;
+use crate::permission::set_by_writer;
 
 /// How much is read at once where a whole file is read, in bytes.
 const PIECE_BYTES: usize = 1 << 20;
@@ -129,8 +129,11 @@ impl File {
 
     /// Takes the set-id bits from a file whose contents a user without privilege is about to change.
     fn kill_set_id(&self) -> Kinded<()> {
-        if !self.dir.caller().is_root() && kills_set_id(self.dir.caller(), &self.attr()?) {
-            let set = SetAttr { kill_set_id: true, ..SetAttr::default() };
+        if self.dir.caller().is_root() {
+            return Ok(());
+        }
+        let set = set_by_writer(self.dir.caller(), &self.attr()?);
+        if set.kill_set_id {
             self.opened().volume()?.setattr(self.id(), &set)?;
         }
         Ok(())
@@ -169,8 +172,7 @@ impl File {
                 // As ftruncate(2) has it.
                 return Err(ErrorKind::from(VolumeError::Invalid("the file is not open for writing")));
             }
-            let kill_set_id = kills_set_id(self.dir.caller(), &self.attr()?);
-            let set = SetAttr { size: Some(size), kill_set_id, ..SetAttr::default() };
+            let set = SetAttr { size: Some(size), ..set_by_writer(self.dir.caller(), &self.attr()?) };
             self.opened().volume()?.setattr(self.id(), &set)?;
             Ok(())
         };

@@ -8,7 +8,7 @@ use crate::dir::{Dir, FILE_MODE};
 use crate::error::{Context, ErrorKind, Kinded, Result};
 use crate::file::{Access, File};
 use crate::opened::Found;
-use crate::permission::{READ, SEARCH, WRITE, kills_set_id, may};
+use crate::permission::{READ, SEARCH, WRITE, may, set_by_writer};
 use crate::resolve::{Located, Purpose};
 
 /// How often a path is walked again when others remove what it led to before it is open.
@@ -102,7 +102,8 @@ impl OpenOptions {
     /// Opens the file at a path from a directory: a [`Dir`], or an [`Fs`](crate::Fs) for its root.
     ///
     /// # Errors
-    /// Those of open(2); `EINVAL` for options that contradict each other.
+    /// Those of open(2); `EISDIR` for a directory, also if it is only to be read: see
+    /// [`Dir::open_dir`]; `EINVAL` for options that contradict each other.
     pub fn open(&self, dir: &Dir, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         self.open_kinded(dir, path).of("open", path)
@@ -159,8 +160,8 @@ impl OpenOptions {
         let writes = self.write || self.append;
         match found.attr.file_type {
             FileType::Regular => {}
-            FileType::Directory if writes => return Err(VolumeError::IsADirectory.into()),
-            FileType::Directory => {}
+            // What a handle of a directory is for, a `Dir` does.
+            FileType::Directory => return Err(VolumeError::IsADirectory.into()),
             FileType::Symlink => return Err(ErrorKind::TooManyLinks),
             // Pipes and devices are the kernel's.
             _ => return Err(VolumeError::NotSupported.into()),
@@ -174,8 +175,7 @@ impl OpenOptions {
         }
         let file = self.opened(dir, path, found.clone())?;
         if self.truncate {
-            let kill_set_id = kills_set_id(dir.caller(), &found.attr);
-            let set = SetAttr { size: Some(0), kill_set_id, ..SetAttr::default() };
+            let set = SetAttr { size: Some(0), ..set_by_writer(dir.caller(), &found.attr) };
             dir.opened().volume()?.setattr(found.id(), &set)?;
         }
         Ok(file)

@@ -1,7 +1,7 @@
 //! Who may do what, as Linux has it for a file system that leaves permissions to the kernel: pure functions
 //! on attributes. The library below checks none, as a mount's kernel has done so before it asks.
 
-use betrfs::{Acl, AclKind, Attr, FileType};
+use betrfs::{Acl, AclKind, Attr, FileType, SetAttr};
 
 use crate::caller::Caller;
 use crate::error::{ErrorKind, Kinded};
@@ -98,9 +98,15 @@ pub(crate) fn may_give(caller: &Caller, attr: &Attr, uid: Option<u32>, gid: Opti
     if caller.is_root() || user_is_fine && group_is_fine { Ok(()) } else { Err(ErrorKind::NotPermitted) }
 }
 
-/// Whether set-id bits fall when a caller changes a file's contents.
+/// Whether a caller who changes a file's contents clears its set-id bits.
 pub(crate) fn kills_set_id(caller: &Caller, attr: &Attr) -> bool {
     !caller.is_root() && attr.file_type == FileType::Regular && attr.perm & SET_ID != 0
+}
+
+/// The change of a file's attributes that comes with a change of its contents by a caller.
+pub(crate) fn set_by_writer(caller: &Caller, attr: &Attr) -> SetAttr {
+    let (kill_set_id, outside_group) = (kills_set_id(caller, attr), !keeps_set_group_id(caller, attr));
+    SetAttr { kill_set_id, outside_group, ..SetAttr::default() }
 }
 
 /// The access to extended attributes.

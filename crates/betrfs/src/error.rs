@@ -147,6 +147,11 @@ impl Error {
         }
     }
 
+    /// Whether there is no room, on the volume or on the disk below it.
+    pub(crate) fn is_want_of_space(&self) -> bool {
+        matches!(self, Error::NoSpace | Error::Engine(betree::Error::DeviceFull(_)))
+    }
+
     /// Whether it says that a repair has noted the loss of what was asked for.
     pub fn is_known_damage(&self) -> bool {
         matches!(self, Error::Engine(error) if error.is_known_damage())
@@ -158,6 +163,9 @@ impl Error {
     }
 }
 
+/// How the upserts of a `betree-store` begin their description.
+const STORE: &str = "`betree-store` ";
+
 impl From<betree::Error> for Error {
     fn from(error: betree::Error) -> Error {
         match error {
@@ -165,6 +173,9 @@ impl From<betree::Error> for Error {
             betree::Error::ReadOnly { why } => Error::ReadOnly { why },
             betree::Error::KeyTooLong { .. } => Error::NameTooLong,
             betree::Error::NotAVolume { why } => Error::NotAVolume { why },
+            betree::Error::OtherUpsert { made_with, .. } if made_with.starts_with(STORE) => {
+                Error::NotAVolume { why: "it is a key-value store: use `betrfs kv`".into() }
+            }
             betree::Error::ViewEnded => Error::StateGivenUp,
             other => Error::Engine(other),
         }

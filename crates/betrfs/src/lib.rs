@@ -60,8 +60,8 @@ pub use schema::{Acl, DATA};
 pub use types::{
     Access, AccessTimes, AclKind, Attr, DirEntry, Entry, FallocateMode, FileType, Finished, FlagSetter,
     FormatOptions, Held, InodeFlags, InodeId, NewNode, Objects, OpenMode, OpenOptions, Owned, Quota,
-    QuotaLimits, QuotaUse, RenameFlags, Restored, SNAPSHOTS_NAME, SeekWhat, SetAttr, SetGroupId,
-    SnapshotsBelow, StatFs, TimeSet, User, Writing, XattrMode,
+    QuotaLimits, QuotaUse, RemovedBelow, RenameFlags, Restored, SNAPSHOTS_NAME, SeekWhat, SetAttr,
+    SetGroupId, SnapshotsBelow, StatFs, TimeSet, User, Writing, XattrMode,
 };
 /// The largest file in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 62;

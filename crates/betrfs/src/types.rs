@@ -247,6 +247,10 @@ pub struct SetAttr {
     /// Whether to clear set-id bits and a program's capabilities: the caller is about to change the contents,
     /// or changes the size, and has no privilege to keep them (`CAP_FSETID`).
     pub kill_set_id: bool,
+    /// Whether the caller is outside of the object's group and has no privilege to keep set-id bits. Then a
+    /// change that clears set-id bits also clears set-group-id of a file without execute permission for the
+    /// group.
+    pub outside_group: bool,
 }
 
 /// Which entries of a listing include their objects.
@@ -487,6 +491,16 @@ pub struct Owned {
     pub(crate) uid: u32,
     /// Number of notes of foreign objects when it was looked through.
     pub(crate) notes: u64,
+}
+
+/// What the caller may remember of a directory whose contents were removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RemovedBelow {
+    /// Objects that the caller holds and whose attributes have changed.
+    pub changed: Vec<InodeId>,
+    /// Names of entries that were in memory, each with its directory: the one that was emptied, or the entry
+    /// with its snapshots.
+    pub names: Vec<(InodeId, Arc<[u8]>)>,
 }
 
 /// What has changed beside the new state of a directory that was brought back to a snapshot.

@@ -38,9 +38,9 @@ impl Upsert for Add {
         "add"
     }
 
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> betree::Result<Option<Vec<u8>>> {
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
         let delta = delta.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        Ok(old.map(|old| added(old, delta)))
+        old.map(|old| added(old, delta))
     }
 }
 

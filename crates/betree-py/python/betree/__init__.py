@@ -19,7 +19,8 @@
         with store.transaction() as own:             # commits, or raises Conflict; store.run(function) tries again
             own.put(users, b"ada", own.get(users, b"ada", b"") + b"!")
 
-Keys and values are `bytes`, and keys are in the order of their bytes. Changes are durable after `sync` and `close`, and
+Keys and values are `bytes`, and keys are in the order of their bytes. Where they are given, any object with a buffer
+will do (`bytearray`, `memoryview`). Changes are durable after `sync` and `close`, and
 by the store's durability: when a call returns ("commit"), some seconds later (a number; 1.0 is usual), or then only
 ("manual"). All objects can be used by many threads at once, and no call holds Python's lock while it works. Failures
 are subclasses of `betree.Error`; a key that is absent is a `KeyError`.
@@ -99,10 +100,12 @@ __all__ = [
 
 # The kinds of the store's own merges.
 _Kind = Literal["add_u64", "add_i64", "max", "append", "union_set"]
+# What keys and values may be.
+_Buffer = Union[bytes, bytearray, memoryview]
 # Makes a value of the old one, or of none, and a delta; `None` removes the key.
-_Function = Callable[[Optional[bytes], bytes], Optional[bytes]]
+_Function = Callable[[Optional[bytes], bytes], Optional[_Buffer]]
 # Makes one delta of an older and a newer one, or none.
-_Combine = Callable[[bytes, bytes], Optional[bytes]]
+_Combine = Callable[[bytes, bytes], Optional[_Buffer]]
 
 
 class _Sorted(Mapping[bytes, bytes]):
@@ -164,7 +167,7 @@ class _Values(ValuesView[bytes]):
         return (value for _, value in self._mapping.range(reverse=True))
 
 
-def _bounds(keys: slice) -> tuple[Union[bytes, None], Union[bytes, None]]:
+def _bounds(keys: slice) -> tuple[Optional[_Buffer], Optional[_Buffer]]:
     """The bounds of a slice."""
     if keys.step is not None:
         raise ValueError("a slice of keys has no step; range() has `reverse`")
@@ -181,15 +184,15 @@ class Dict(_betree.Dict, _Sorted, MutableMapping[bytes, bytes]):
     """
 
     @overload
-    def __getitem__(self, key: bytes, /) -> bytes: ...
+    def __getitem__(self, key: _Buffer, /) -> bytes: ...
     @overload
     def __getitem__(self, key: slice, /) -> Pairs: ...
-    def __getitem__(self, key: Union[bytes, slice], /) -> Union[bytes, Pairs]:
+    def __getitem__(self, key: Union[_Buffer, slice], /) -> Union[bytes, Pairs]:
         if isinstance(key, slice):
             return self.range(*_bounds(key))
         return super().__getitem__(key)
 
-    def __delitem__(self, key: Union[bytes, slice], /) -> None:
+    def __delitem__(self, key: Union[_Buffer, slice], /) -> None:
         if isinstance(key, slice):
             self.delete_range(*_bounds(key))
         elif key in self:
@@ -212,10 +215,10 @@ class ViewDict(_betree.ViewDict, _Sorted):
     """A dictionary as it was when a view began: a mapping from bytes to bytes that does not change."""
 
     @overload
-    def __getitem__(self, key: bytes, /) -> bytes: ...
+    def __getitem__(self, key: _Buffer, /) -> bytes: ...
     @overload
     def __getitem__(self, key: slice, /) -> Pairs: ...
-    def __getitem__(self, key: Union[bytes, slice], /) -> Union[bytes, Pairs]:
+    def __getitem__(self, key: Union[_Buffer, slice], /) -> Union[bytes, Pairs]:
         if isinstance(key, slice):
             return self.range(*_bounds(key))
         return super().__getitem__(key)
@@ -259,6 +262,7 @@ def _close_all() -> None:
         except Error:
             # Nobody is there to be told; what is durable stays.
             pass
+    _betree._end()
 
 
 atexit.register(_close_all)
@@ -329,8 +333,9 @@ def open(
     - `merges`: names of merges, which dictionaries are bound to, and their kinds or functions. A function gets the old
       value, or `None`, and a delta, and returns the new value, or `None` to remove the key; in a pair with it stands one
       that makes one delta of two, or returns `None`. Functions must depend on their arguments alone, and must not use
-      the store: threads of the store call them. Where one raises, the value cannot be read (`MergeError`), and it and
-      its deltas are kept.
+      the store: threads of the store call them. Where one raises, or makes a value above 4 MiB, that key cannot be read
+      (`MergeError`) before it is set or deleted. The old value and its deltas are kept up to 6 MiB; the error reports
+      how many deltas were dropped above that.
     - `keep_missing_merges`: whether it is opened though a merge of its dictionaries is not named.
     """
     store = Store(

@@ -1,5 +1,5 @@
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Optional, TypeVar, Union, final, overload
 
@@ -10,12 +10,15 @@ import betree
 __all__ = ["Batch", "Dict", "Pairs", "Store", "Transaction", "View", "ViewDict"]
 
 _T = TypeVar("_T")
+# What keys, values and deltas may be; they are copied, unless they are `bytes`.
+_Buffer = Union[bytes, bytearray, memoryview]
 _Kind = Literal["add_u64", "add_i64", "max", "append", "union_set"]
-_Function = Callable[[Optional[bytes], bytes], Optional[bytes]]
-_Combine = Callable[[bytes, bytes], Optional[bytes]]
+_Function = Callable[[Optional[bytes], bytes], Optional[_Buffer]]
+_Combine = Callable[[bytes, bytes], Optional[_Buffer]]
 _Merge = Union[_Kind, _Function, tuple[_Function, _Combine]]
 _Isolation = Literal["snapshot", "serializable"]
 
+def _end() -> None: ...
 @disjoint_base
 class Store:
     """An open store, and a context manager that closes it."""
@@ -67,7 +70,13 @@ class Store:
     def check(self) -> list[str]:
         """Walks through everything in the file; what is wrong with it, a line each."""
     def close(self) -> None:
-        """Makes everything durable, and releases the file. Closed again, it does nothing."""
+        """Makes everything durable, and releases the file, also where it fails.
+
+        After `NoSpace` the store stays open, to be closed again once there is room, or abandoned; the end of a `with`
+        block abandons it. Closed again, it does nothing.
+        """
+    def abandon(self) -> None:
+        """Releases the file and writes nothing more to it: what is not durable is lost."""
     def __enter__(self) -> Self: ...
     def __exit__(self, *_raised: object) -> None: ...
 
@@ -89,38 +98,38 @@ class Dict:
     @property
     def name(self) -> str:
         """The name at the moment."""
-    def __getitem__(self, key: bytes, /) -> bytes: ...
-    def __setitem__(self, key: bytes, value: bytes, /) -> None: ...
+    def __getitem__(self, key: _Buffer, /) -> bytes: ...
+    def __setitem__(self, key: _Buffer, value: _Buffer, /) -> None: ...
     def __contains__(self, key: object, /) -> bool: ...
     @overload
-    def get(self, key: bytes, default: None = None) -> Optional[bytes]: ...
+    def get(self, key: _Buffer, default: None = None) -> Optional[bytes]: ...
     @overload
-    def get(self, key: bytes, default: _T) -> Union[bytes, _T]: ...
-    def get_many(self, keys: list[bytes]) -> list[Optional[bytes]]:
+    def get(self, key: _Buffer, default: _T) -> Union[bytes, _T]: ...
+    def get_many(self, keys: Sequence[_Buffer]) -> list[Optional[bytes]]:
         """The values of several keys, in the order of these; `None` for those that are not there."""
     def put(
-        self, key: bytes, value: bytes, *, ttl: Optional[float] = None, until: Optional[float] = None
+        self, key: _Buffer, value: _Buffer, *, ttl: Optional[float] = None, until: Optional[float] = None
     ) -> None:
         """Sets the value of a key; with `ttl`, for that many seconds, with `until`, up to that time.
 
         The time is in seconds since 1970. From then on nobody sees the value.
         """
-    def expires_at(self, key: bytes) -> Optional[float]:
+    def expires_at(self, key: _Buffer) -> Optional[float]:
         """The time at which the value of a key expires, in seconds since 1970; `None` if it never does, or there is none."""
     @property
     def expiring(self) -> bool:
         """Whether it was made for values that expire."""
     def remove_expired(self) -> int:
         """Removes what has expired, which nobody sees anyway, and returns how many pairs that were. It reads all pairs."""
-    def delete(self, key: bytes) -> None:
+    def delete(self, key: _Buffer) -> None:
         """Removes a key, if it is there, and does not read whether it is: so it is cheaper than `del`."""
-    def upsert(self, key: bytes, delta: bytes) -> None:
+    def upsert(self, key: _Buffer, delta: _Buffer) -> None:
         """Changes the value of a key by the dictionary's merge, without reading it."""
     def range(
-        self, lo: Optional[bytes] = None, hi: Optional[bytes] = None, *, reverse: bool = False
+        self, lo: Optional[_Buffer] = None, hi: Optional[_Buffer] = None, *, reverse: bool = False
     ) -> Pairs:
         """The pairs from the key `lo` on and before `hi`, in the order of the keys or against it."""
-    def prefix(self, prefix: bytes, *, reverse: bool = False) -> Pairs:
+    def prefix(self, prefix: _Buffer, *, reverse: bool = False) -> Pairs:
         """The pairs whose keys begin with a prefix, in the order of the keys or against it."""
     def first(self) -> Optional[tuple[bytes, bytes]]:
         """The first pair, or `None`."""
@@ -130,22 +139,22 @@ class Dict:
         """Takes the first pair out, or returns `None`. Of several threads, each gets another one."""
     def pop_last(self) -> Optional[tuple[bytes, bytes]]:
         """Takes the last pair out, or returns `None`. Of several threads, each gets another one."""
-    def delete_range(self, lo: Optional[bytes] = None, hi: Optional[bytes] = None) -> None:
+    def delete_range(self, lo: Optional[_Buffer] = None, hi: Optional[_Buffer] = None) -> None:
         """Removes every key from `lo` on and before `hi`, at a cost that does not depend on how many there are."""
-    def delete_prefix(self, prefix: bytes) -> None:
+    def delete_prefix(self, prefix: _Buffer) -> None:
         """Removes every key that begins with a prefix, at a cost that does not depend on how many there are."""
     def clear(self) -> None:
         """Removes every key, at a cost that does not depend on how many there are."""
-    def clone_prefix(self, source: bytes, to: bytes) -> None:
+    def clone_prefix(self, source: _Buffer, to: _Buffer) -> None:
         """Makes what begins with `to` what begins with `source`, at a cost that does not depend on how much it is."""
-    def rename_prefix(self, source: bytes, to: bytes) -> None:
+    def rename_prefix(self, source: _Buffer, to: _Buffer) -> None:
         """As `clone_prefix`, and what began with `source` is gone."""
-    def compact(self, lo: Optional[bytes] = None, hi: Optional[bytes] = None) -> int:
+    def compact(self, lo: Optional[_Buffer] = None, hi: Optional[_Buffer] = None) -> int:
         """Rewrites a range in the order of its keys and returns the bytes that it has written.
 
         It takes less of the file then, and a scan reads it in large pieces. What clones share is left as it is.
         """
-    def estimate(self, lo: Optional[bytes] = None, hi: Optional[bytes] = None) -> tuple[int, int, int]:
+    def estimate(self, lo: Optional[_Buffer] = None, hi: Optional[_Buffer] = None) -> tuple[int, int, int]:
         """The bytes that a range takes in the file, those of them that no clone shares, and about how many pairs it has."""
 
 @final
@@ -155,15 +164,15 @@ class Batch:
     They are made by `commit`, or at the end of a `with` block, which makes none where it ends with an exception.
     """
 
-    def put(self, dict: Dict, key: bytes, value: bytes) -> None:
+    def put(self, dict: Dict, key: _Buffer, value: _Buffer) -> None:
         """Sets the value of a key."""
-    def delete(self, dict: Dict, key: bytes) -> None:
+    def delete(self, dict: Dict, key: _Buffer) -> None:
         """Removes a key, if it is there."""
-    def upsert(self, dict: Dict, key: bytes, delta: bytes) -> None:
+    def upsert(self, dict: Dict, key: _Buffer, delta: _Buffer) -> None:
         """Changes the value of a key by the dictionary's merge."""
-    def delete_range(self, dict: Dict, lo: Optional[bytes] = None, hi: Optional[bytes] = None) -> None:
+    def delete_range(self, dict: Dict, lo: Optional[_Buffer] = None, hi: Optional[_Buffer] = None) -> None:
         """Removes every key from `lo` on and before `hi`."""
-    def delete_prefix(self, dict: Dict, prefix: bytes) -> None:
+    def delete_prefix(self, dict: Dict, prefix: _Buffer) -> None:
         """Removes every key that begins with a prefix."""
     def commit(self) -> None:
         """Makes the changes, and empties the batch. Where it fails, the batch stays as it is."""
@@ -203,19 +212,19 @@ class ViewDict:
     @property
     def name(self) -> str:
         """The name that it had."""
-    def __getitem__(self, key: bytes, /) -> bytes: ...
+    def __getitem__(self, key: _Buffer, /) -> bytes: ...
     def __contains__(self, key: object, /) -> bool: ...
     @overload
-    def get(self, key: bytes, default: None = None) -> Optional[bytes]: ...
+    def get(self, key: _Buffer, default: None = None) -> Optional[bytes]: ...
     @overload
-    def get(self, key: bytes, default: _T) -> Union[bytes, _T]: ...
-    def get_many(self, keys: list[bytes]) -> list[Optional[bytes]]:
+    def get(self, key: _Buffer, default: _T) -> Union[bytes, _T]: ...
+    def get_many(self, keys: Sequence[_Buffer]) -> list[Optional[bytes]]:
         """The values of several keys, in the order of these; `None` for those that were not there."""
     def range(
-        self, lo: Optional[bytes] = None, hi: Optional[bytes] = None, *, reverse: bool = False
+        self, lo: Optional[_Buffer] = None, hi: Optional[_Buffer] = None, *, reverse: bool = False
     ) -> Pairs:
         """The pairs from the key `lo` on and before `hi`, in the order of the keys or against it."""
-    def prefix(self, prefix: bytes, *, reverse: bool = False) -> Pairs:
+    def prefix(self, prefix: _Buffer, *, reverse: bool = False) -> Pairs:
         """The pairs whose keys begin with a prefix, in the order of the keys or against it."""
     def first(self) -> Optional[tuple[bytes, bytes]]:
         """The first pair, or `None`."""
@@ -242,36 +251,36 @@ class Transaction:
     def drop_dict(self, name: str) -> None:
         """Removes a dictionary with all that it holds."""
     @overload
-    def get(self, dict: Dict, key: bytes, default: None = None) -> Optional[bytes]: ...
+    def get(self, dict: Dict, key: _Buffer, default: None = None) -> Optional[bytes]: ...
     @overload
-    def get(self, dict: Dict, key: bytes, default: _T) -> Union[bytes, _T]: ...
-    def get_many(self, dict: Dict, keys: list[bytes]) -> list[Optional[bytes]]:
+    def get(self, dict: Dict, key: _Buffer, default: _T) -> Union[bytes, _T]: ...
+    def get_many(self, dict: Dict, keys: Sequence[_Buffer]) -> list[Optional[bytes]]:
         """The values of several keys, in the order of these; `None` for those that are not there."""
-    def contains(self, dict: Dict, key: bytes) -> bool:
+    def contains(self, dict: Dict, key: _Buffer) -> bool:
         """Whether there is a value of a key."""
-    def put(self, dict: Dict, key: bytes, value: bytes) -> None:
+    def put(self, dict: Dict, key: _Buffer, value: _Buffer) -> None:
         """Sets the value of a key."""
-    def delete(self, dict: Dict, key: bytes) -> None:
+    def delete(self, dict: Dict, key: _Buffer) -> None:
         """Removes a key, if it is there."""
-    def upsert(self, dict: Dict, key: bytes, delta: bytes) -> None:
+    def upsert(self, dict: Dict, key: _Buffer, delta: _Buffer) -> None:
         """Changes the value of a key by the dictionary's merge."""
-    def upsert_blind(self, dict: Dict, key: bytes, delta: bytes) -> None:
+    def upsert_blind(self, dict: Dict, key: _Buffer, delta: _Buffer) -> None:
         """As `upsert`, for a delta that depends on nothing that was read: it conflicts with no change of the key."""
-    def delete_range(self, dict: Dict, lo: Optional[bytes] = None, hi: Optional[bytes] = None) -> None:
+    def delete_range(self, dict: Dict, lo: Optional[_Buffer] = None, hi: Optional[_Buffer] = None) -> None:
         """Removes every key from `lo` on and before `hi`."""
-    def delete_prefix(self, dict: Dict, prefix: bytes) -> None:
+    def delete_prefix(self, dict: Dict, prefix: _Buffer) -> None:
         """Removes every key that begins with a prefix."""
-    def clone_prefix(self, dict: Dict, source: bytes, to: bytes) -> None:
+    def clone_prefix(self, dict: Dict, source: _Buffer, to: _Buffer) -> None:
         """Makes what begins with `to` what begins with `source`."""
-    def rename_prefix(self, dict: Dict, source: bytes, to: bytes) -> None:
+    def rename_prefix(self, dict: Dict, source: _Buffer, to: _Buffer) -> None:
         """As `clone_prefix`, and what began with `source` is gone."""
     def range(
-        self, dict: Dict, lo: Optional[bytes] = None, hi: Optional[bytes] = None, *, reverse: bool = False
+        self, dict: Dict, lo: Optional[_Buffer] = None, hi: Optional[_Buffer] = None, *, reverse: bool = False
     ) -> Pairs:
         """The pairs from the key `lo` on and before `hi`, with the transaction's own changes."""
-    def prefix(self, dict: Dict, prefix: bytes, *, reverse: bool = False) -> Pairs:
+    def prefix(self, dict: Dict, prefix: _Buffer, *, reverse: bool = False) -> Pairs:
         """The pairs whose keys begin with a prefix, with the transaction's own changes."""
-    def expect(self, dict: Dict, key: bytes, holds: Callable[[Optional[bytes]], object]) -> bool:
+    def expect(self, dict: Dict, key: _Buffer, holds: Callable[[Optional[bytes]], object]) -> bool:
         """Makes the commit depend on a condition of a value in place of the value; whether it holds now.
 
         The function gets the value or `None`. It is called again by the commit, if the key has changed by then; there an

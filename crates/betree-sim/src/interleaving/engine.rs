@@ -39,8 +39,8 @@ impl Upsert for Append {
         "append"
     }
 
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> betree::Result<Option<Vec<u8>>> {
-        Ok(Some([old.unwrap_or_default(), delta].concat()))
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+        Some([old.unwrap_or_default(), delta].concat())
     }
 }
 

@@ -20,9 +20,9 @@ impl Upsert for Counted {
         "counted"
     }
 
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> betree::Result<Option<Vec<u8>>> {
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Ok(Some([old.unwrap_or_default(), delta].concat()))
+        Some([old.unwrap_or_default(), delta].concat())
     }
 }
 

@@ -41,9 +41,9 @@ impl Upsert for Sum {
         "sum"
     }
 
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> betree::Result<Option<Vec<u8>>> {
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
         self.applied.fetch_add(1, Ordering::Relaxed);
-        Ok(Some((number(old.unwrap_or_default()) + number(delta)).to_le_bytes().to_vec()))
+        Some((number(old.unwrap_or_default()) + number(delta)).to_le_bytes().to_vec())
     }
 
     fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {

@@ -5,17 +5,17 @@ use std::ops::Deref;
 use std::path::Path;
 
 use super::Access;
-use super::loop_file::whole_file_of;
+use super::loop_file::{Behind, files_behind, is_used_by_kernel};
 use crate::open_error::OpenError;
 use crate::process_id::process_id;
 
-/// A file with a lock, and the file behind it where it is a loop device. The locks end with this value, even
-/// if a child that is being started still has the files: until it runs its own program, a child has all open
-/// files.
+/// A file with a lock, and the files beneath it where it is a block device. The locks end with this value,
+/// even if a child that is being started still has the files: until it runs its own program, a child has all
+/// open files.
 #[derive(Debug)]
 pub(super) struct Locked {
     file: File,
-    behind: Option<File>,
+    behind: Vec<Behind>,
     locked_by: u32,
 }
 
@@ -25,20 +25,24 @@ impl Locked {
     /// # Errors
     /// [`OpenError::InUse`], or the system's own.
     pub(super) fn new(file: File, path: &Path, access: Access) -> Result<Locked, OpenError> {
-        let lock = |file: &File| {
+        let lock = |file: &File, is_whole: bool| {
             let locked = match access {
-                Access::Changes | Access::Replacing => file.try_lock(),
-                Access::Reading => file.try_lock_shared(),
+                Access::Changes | Access::Replacing if is_whole => file.try_lock(),
+                // Of a file that the device shows in part, others may use other parts.
+                Access::Changes | Access::Replacing | Access::Reading => file.try_lock_shared(),
                 Access::Looking => Ok(()),
             };
             locked.map_err(|error| match error {
-                TryLockError::WouldBlock => OpenError::InUse { path: path.to_owned() },
+                TryLockError::WouldBlock => OpenError::in_use(path),
                 TryLockError::Error(source) => OpenError::Io { doing: "lock", path: path.to_owned(), source },
             })
         };
-        lock(&file)?;
-        let locked = Locked { behind: whole_file_of(&file), file, locked_by: process_id() };
-        locked.behind.as_ref().map_or(Ok(()), lock)?;
+        lock(&file, true)?;
+        let locked = Locked { behind: files_behind(&file), file, locked_by: process_id() };
+        locked.behind.iter().try_for_each(|behind| lock(&behind.file, behind.is_whole))?;
+        if access == Access::Changes && is_used_by_kernel(&locked.file) {
+            return Err(OpenError::in_use(path));
+        }
         Ok(locked)
     }
 }
@@ -59,6 +63,8 @@ impl Drop for Locked {
         }
         // Closing it does the same, a little later at worst.
         let _ = self.file.unlock();
-        let _ = self.behind.as_ref().map(File::unlock);
+        for behind in &self.behind {
+            let _ = behind.file.unlock();
+        }
     }
 }

@@ -296,3 +296,31 @@ fn a_file_grows_and_a_file_that_has_grown_is_used_whole() {
     device.release();
     assert!(device.grow(8 * MIB).is_err());
 }
+
+#[test]
+fn a_file_has_storage_where_it_was_written_or_allocated() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("v");
+    let device = FileDevice::create(&path, 16 * MIB).unwrap();
+    if !device.is_sparse() {
+        // A file system without fallocate(2).
+        return;
+    }
+    let stored = || fs::metadata(&path).unwrap().blocks() * 512;
+    assert!(stored() < MIB);
+    device.write_at(4 * MIB, &pattern(MIB as usize, 5)).unwrap();
+    assert_eq!(device.next_allocated(MIB, 15 * MIB), Some((4 * MIB, MIB)));
+    assert_eq!(device.next_allocated(4 * MIB + 4096, 8192), Some((4 * MIB + 4096, 8192)));
+    assert_eq!(device.next_allocated(6 * MIB, 10 * MIB), None);
+    device.allocate(4 * MIB, 2 * MIB).unwrap();
+    assert!(stored() >= 2 * MIB);
+    let mut back = vec![0; MIB as usize];
+    device.read_at(4 * MIB, &mut back).unwrap();
+    assert!(back == pattern(MIB as usize, 5));
+    let before = stored();
+    device.write_at(5 * MIB, &back).unwrap();
+    assert!(stored() <= before + 65_536);
+    let refused = device.allocate(16 * MIB, 4096).unwrap_err();
+    assert!(refused.is_full() && refused.op == DeviceOp::Allocate, "{refused}");
+    assert!(!FileDevice::open_to_look(&path).unwrap().is_sparse());
+}

@@ -2,8 +2,8 @@
 
 mod crashes;
 
-use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI32, AtomicU64};
 
 use betree_platform::DeviceOp;
 
@@ -13,10 +13,11 @@ use crate::Dict;
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 
-/// A file whose writes fail with an error number, unless that is 0.
+/// A file whose writes from an offset on fail with an error number, unless that is 0.
 struct Failing {
     file: Arc<FileDevice>,
     errno: AtomicI32,
+    from: AtomicU64,
 }
 
 impl Device for Failing {
@@ -26,7 +27,7 @@ impl Device for Failing {
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> std::result::Result<(), DeviceError> {
         match self.errno.load(Relaxed) {
-            0 => self.file.write_at(offset, buf),
+            errno if errno == 0 || offset < self.from.load(Relaxed) => self.file.write_at(offset, buf),
             errno => Err(DeviceError { op: DeviceOp::Write, offset, len: buf.len() as u64, errno }),
         }
     }
@@ -37,6 +38,13 @@ impl Device for Failing {
 
     fn len(&self) -> u64 {
         self.file.len()
+    }
+
+    fn grow(&self, len: u64) -> std::result::Result<u64, DeviceError> {
+        match self.errno.load(Relaxed) {
+            errno if errno == 0 || len == 0 => self.file.grow(len),
+            errno => Err(DeviceError { op: DeviceOp::Grow, offset: 0, len, errno }),
+        }
     }
 
     fn seeks(&self) -> bool {
@@ -56,7 +64,7 @@ fn options() -> StoreOptions {
 fn failing(path: &Path) -> (Arc<Failing>, Store) {
     options().open(path).unwrap().close().unwrap();
     let file = Arc::new(FileDevice::open(path).unwrap());
-    let device = Arc::new(Failing { file: file.clone(), errno: AtomicI32::new(0) });
+    let device = Arc::new(Failing { file: file.clone(), errno: AtomicI32::new(0), from: AtomicU64::new(0) });
     let merges = Arc::new(options().registered().unwrap());
     let store = Store::open_over(path, &options(), &merges, file, device.clone()).unwrap();
     (device, store)
@@ -144,6 +152,60 @@ fn after_a_failed_write_the_store_is_read_only() {
     assert!(dict.contains("k").unwrap());
 }
 
+/// The handles of the store are still there: a program that reports the failure often has them.
+#[test]
+fn a_close_that_fails_releases_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let (device, store) = failing(&path);
+    let dict = store.dict("d").unwrap();
+    dict.put("k", "v").unwrap();
+    store.sync().unwrap();
+    dict.put("lost", "v").unwrap();
+    device.errno.store(EIO, Relaxed);
+    let refused = store.close();
+    assert!(matches!(refused, Err(Error::Engine { .. })), "{refused:?}");
+    assert!(store.is_closed());
+    assert!(matches!(dict.get("k"), Err(Error::Closed { .. })));
+    store.close().unwrap();
+    let again = options().open(&path).unwrap();
+    assert_eq!(again.open_dict("d").unwrap().iter().map(Result::unwrap).count(), 1);
+    // Those that are left write nothing to the file, which is another's now.
+    device.errno.store(0, Relaxed);
+    drop((store, dict));
+    assert_eq!(again.check().unwrap(), []);
+}
+
+/// A disk that has room for the log, and not for a checkpoint, does not keep a store from closing.
+#[test]
+fn what_the_log_has_room_for_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let (device, store) = failing(&path);
+    store.dict("d").unwrap().put("k", "v").unwrap();
+    // The first superblocks and the log.
+    device.from.store(store.shared.env.geometry().log_bytes + (64 << 10), Relaxed);
+    device.errno.store(ENOSPC, Relaxed);
+    assert!(matches!(store.shared.env.checkpoint(), Err(betree::Error::DeviceFull(_))));
+    store.close().unwrap();
+    assert!(options().open(&path).unwrap().open_dict("d").unwrap().contains("k").unwrap());
+}
+
+/// A program that gives up a store on a full disk can open it again.
+#[test]
+fn a_store_on_a_full_disk_can_be_abandoned_after_its_close_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let (device, store) = failing(&path);
+    store.dict("d").unwrap().put("k", "v").unwrap();
+    device.errno.store(ENOSPC, Relaxed);
+    assert!(matches!(store.close(), Err(Error::NoSpace { .. })));
+    assert!(!store.is_closed());
+    assert!(matches!(options().open(&path), Err(Error::InUse { .. })));
+    store.abandon();
+    assert!(options().open(&path).unwrap().dicts().len() <= 1);
+}
+
 #[test]
 fn a_disk_that_is_full_at_opening_leaves_the_store_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -153,10 +215,35 @@ fn a_disk_that_is_full_at_opening_leaves_the_store_as_it_is() {
     store.sync().unwrap();
     store.abandon();
     let file = Arc::new(FileDevice::open(&path).unwrap());
-    let device = Arc::new(Failing { file: file.clone(), errno: AtomicI32::new(ENOSPC) });
+    let device =
+        Arc::new(Failing { file: file.clone(), errno: AtomicI32::new(ENOSPC), from: AtomicU64::new(0) });
     let merges = Arc::new(options().registered().unwrap());
     let opened = Store::open_over(&path, &options(), &merges, file.clone(), device);
     assert!(matches!(opened, Err(Error::NoSpace { .. })), "{opened:?}");
     file.release();
     assert!(options().open(&path).unwrap().open_dict("d").unwrap().contains("k").unwrap());
+}
+
+/// Stores of older versions have a size of 1 TiB from the beginning, and no limit to which they grow.
+#[test]
+fn a_store_of_a_fixed_size_opens_and_keeps_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let file: Arc<FileDevice> = Arc::new(FileDevice::create(&path, 1 << 40).unwrap());
+    let (merges, geometry) = (Arc::new(options().registered().unwrap()), crashes::GEOMETRY);
+    file::format(file.clone(), &path, &geometry).unwrap();
+    let env = Env::open(file.clone(), Options::new(1 << 20, merges)).unwrap();
+    let mut batch = betree::Batch::new();
+    catalogue::put_new(&mut batch);
+    env.commit(&batch).unwrap();
+    env.close().unwrap();
+    file.release();
+    for _ in 0..2 {
+        let store = options().open(&path).unwrap();
+        store.dict("d").unwrap().put("k", "v").unwrap();
+        assert_eq!(store.shared.env.growth_limit_bytes(), 0);
+        assert_eq!(store.check().unwrap(), []);
+        store.close().unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 1 << 40);
+    }
 }

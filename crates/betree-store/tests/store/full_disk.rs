@@ -95,6 +95,53 @@ fn a_full_disk_keeps_deletes_which_give_their_room_back_once_they_are_durable() 
     store.close().unwrap();
 }
 
+/// Takes every free byte of a disk.
+fn fill(disk: &Disk) {
+    use std::io::Write;
+    let mut ballast = std::fs::File::create(disk.0.join("ballast")).unwrap();
+    let (large, small) = (vec![1; 1 << 20], vec![1; 4096]);
+    while ballast.write_all(&large).is_ok() {}
+    while ballast.write_all(&small).is_ok() {}
+    assert_eq!(free_bytes(disk), 0);
+}
+
+fn free_bytes(disk: &Disk) -> u64 {
+    let found = rustix::fs::statvfs(&disk.0).unwrap();
+    found.f_bavail * found.f_frsize
+}
+
+/// What was accepted can be written, and deletes give room back, although nothing else can.
+#[test]
+fn a_disk_without_a_free_byte_is_left_by_deletes() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::of_size(&folder.path().join("disk"), "48M");
+    let path = disk.0.join("store");
+    let store = options().open(&path).unwrap();
+    let dict = store.dict("d").unwrap();
+    (0..600).for_each(|key| put(&dict, 1, key).unwrap());
+    store.sync().unwrap();
+    (600..700).for_each(|key| put(&dict, 1, key).unwrap());
+    fill(&disk);
+    store.sync().unwrap();
+    let taken = (700..10_000).find(|key| put(&dict, 1, *key).is_err()).unwrap();
+    dict.delete(0u32.to_be_bytes()).unwrap();
+    dict.delete_range(1u32.to_be_bytes()..500u32.to_be_bytes()).unwrap();
+    store.sync().unwrap();
+    store.close().unwrap();
+    drop((dict, store));
+    let store = options().open(&path).unwrap();
+    let dict = store.open_dict("d").unwrap();
+    assert!(
+        (500..taken)
+            .all(|key| dict.get(key.to_be_bytes()).unwrap().is_some_and(|held| held == value(1, key)))
+    );
+    assert!(dict.get(100u32.to_be_bytes()).unwrap().is_none());
+    assert!(free_bytes(&disk) > 4 << 20, "{} bytes came back", free_bytes(&disk));
+    (0..100).for_each(|key| put(&dict, 2, key).unwrap());
+    assert_eq!(store.check().unwrap(), []);
+    store.close().unwrap();
+}
+
 fn read(view: &betree_store::View, round: u64, keys: u32) -> betree_store::Result<()> {
     let dict = view.dict("d")?;
     for key in 0..keys {

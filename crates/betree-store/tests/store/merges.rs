@@ -1,6 +1,8 @@
 //! Merges: what fails, what was dropped, and what upserts cost.
 
-use betree_store::{DictOptions, Error, Isolation, MissingMerges, Outcome, Store, StoreOptions, merges};
+use betree_store::{
+    DictOptions, Error, Isolation, MissingMerges, Outcome, Store, StoreOptions, Value, merges,
+};
 
 use crate::{append, appending, options, store};
 
@@ -58,7 +60,7 @@ fn a_value_that_a_merge_makes_too_large_is_an_error() {
     (0..9).for_each(|_| notes.upsert("k", &part).unwrap());
     let failed = notes.get("k");
     assert!(
-        matches!(&failed, Err(Error::MergeFailed { why, .. }) if why.contains("over the limit")),
+        matches!(&failed, Err(Error::MergeFailed { why, .. }) if why.contains("too large")),
         "{failed:?}"
     );
 }
@@ -211,4 +213,169 @@ fn what_a_merge_says_when_it_fails_is_in_the_error() {
     let failed = dict.get("k");
     let Err(Error::MergeFailed { merge, why, .. }) = &failed else { panic!("{failed:?}") };
     assert_eq!((merge.as_str(), why.as_str()), ("picky", "I do not like it"));
+}
+
+/// How a key of a dictionary comes to have no value: its merge makes one that is too large, fails, panics, or
+/// is not registered.
+fn failing(how: &str) -> (StoreOptions, DictOptions) {
+    let plain = || Store::options().cache_bytes(1 << 20).durability(betree_store::Durability::Manual);
+    let panics = |_: Option<&[u8]>, _: &[u8]| -> Option<Vec<u8>> { panic!("always") };
+    struct Fails;
+    impl betree_store::Merge for Fails {
+        fn merge(&self, _: Option<&[u8]>, _: &[u8]) -> Result<Option<Vec<u8>>, String> {
+            Err("always".into())
+        }
+    }
+    let (options, merge) = match how {
+        "append" => (plain(), merges::APPEND),
+        "expiring append" => return (plain(), DictOptions::new().merge(merges::APPEND).expiring()),
+        "panics" => (plain().merge("panics", panics), "panics"),
+        "fails" => (plain().merge_with("fails", Fails), "fails"),
+        _ => (plain().missing_merges(MissingMerges::Keep), "append"),
+    };
+    (options, DictOptions::new().merge(merge))
+}
+
+/// A pass over values that expire may hold a view meanwhile, which is no problem.
+fn check(store: &Store, how: &str) {
+    let found = store.check().unwrap();
+    assert!(!found.iter().any(|finding| finding.is_problem), "{how}: {found:?}");
+}
+
+/// A key whose merge makes no value, however many deltas it gets, concerns nobody else: flushes,
+/// checkpoints, replays, openings, checks, clones, views, compactions and backups go on. Its readers get an
+/// error with its name, until it is put or deleted.
+#[test]
+fn a_key_without_a_value_affects_no_other_however_many_deltas_it_gets() {
+    for how in ["append", "expiring append", "panics", "fails", "not registered"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let (options, dict_options) = failing(how);
+        if how == "not registered" {
+            let store = opened(self::options(), &folder);
+            store.dict_with("log", &dict_options).unwrap();
+            store.close().unwrap();
+        }
+        let mut store = options.open(&path).unwrap();
+        let mut log = store.dict_with("log", &dict_options).unwrap();
+        let other = store.dict("other").unwrap();
+        log.put("before", "b").unwrap();
+        let delta = vec![b'x'; 100_000];
+        let many: Vec<&str> = (0..130).map(|_| "today").collect();
+        for (number, key) in many.iter().enumerate() {
+            other.put(number.to_string(), "v").unwrap();
+            log.upsert(key, &delta).unwrap();
+            if number % 10 == 9 {
+                store.sync().unwrap_or_else(|error| panic!("{how}: {error}"));
+            }
+        }
+        log.put("tomorrow", "t").unwrap();
+        let refused = |error: Error| {
+            let text = error.to_string();
+            let is_named = match &error {
+                Error::MergeFailed { dict, key, .. } => dict == "log" && &**key == b"today",
+                _ => false,
+            };
+            assert!(is_named && text.contains("dropped: put or delete the key"), "{how}: {text}");
+        };
+        let seen = |store: &Store, log: &betree_store::Dict, path: &str| {
+            refused(log.get("today").unwrap_err());
+            // Iterators go on after the key.
+            let pairs = |found: &mut dyn Iterator<Item = betree_store::Result<_>>| -> Vec<Option<_>> {
+                found
+                    .map(|pair: betree_store::Result<(_, Value)>| pair.map(|(_, v)| v).map_err(refused).ok())
+                    .collect()
+            };
+            let [before, after] = [b"b", b"t"].map(|value| Some(Value::from(value.to_vec())));
+            let forward = [before.clone(), None, after.clone()];
+            let backward = [after, None, before];
+            assert_eq!(pairs(&mut log.iter()), forward, "{how}, {path}");
+            assert_eq!(pairs(&mut log.iter().rev()), backward, "{how}, {path}");
+            assert_eq!(pairs(&mut log.owned_prefix("")), forward, "{how}, {path}");
+            assert_eq!(pairs(&mut log.owned_prefix("").rev()), backward, "{how}, {path}");
+            let other = store.open_dict("other").unwrap();
+            assert_eq!(other.iter().map(Result::unwrap).count(), many.len(), "{how}, {path}");
+            let view = store.view();
+            refused(view.dict("log").unwrap().get("today").unwrap_err());
+            assert_eq!(view.dict("log").unwrap().get("before").unwrap().unwrap(), "b");
+        };
+        seen(&store, &log, "open");
+        check(&store, how);
+        store.clone_dict("log", "copy").unwrap();
+        log.compact::<&[u8]>(..).unwrap();
+        other.compact::<&[u8]>(..).unwrap();
+        seen(&store, &log, "compacted");
+        let own = store.begin_large(Isolation::Snapshot, &[&log]).unwrap();
+        log.upsert("today", &delta).unwrap();
+        own.dict(&log).unwrap().put("own", "o").unwrap();
+        assert!(matches!(own.commit().unwrap(), Outcome::Committed(_)), "{how}");
+        log.delete("own").unwrap();
+        seen(&store, &log, "taken over");
+        store.backup(folder.path().join("backup"), |_| ()).unwrap();
+        let copy = options.open(folder.path().join("backup")).unwrap();
+        seen(&copy, &copy.open_dict("log").unwrap(), "a backup");
+        check(&copy, how);
+        drop(copy);
+
+        // A crash: the changes that came last are in the log alone.
+        store.sync().unwrap();
+        store.abandon();
+        drop((store, log, other));
+        let reader = options.clone().read_only(true).open(&path).unwrap();
+        seen(&reader, &reader.open_dict("log").unwrap(), "read-only");
+        drop(reader);
+        store = options.open(&path).unwrap();
+        log = store.open_dict("log").unwrap();
+        seen(&store, &log, "replayed");
+
+        // A put or a delete brings the key back, for deltas too.
+        let copy = store.open_dict("copy").unwrap();
+        copy.put("today", "whole").unwrap();
+        assert_eq!(copy.get("today").unwrap().unwrap(), "whole", "{how}");
+        log.delete("today").unwrap();
+        assert_eq!(log.get("today").unwrap(), None, "{how}");
+        log.upsert("today", "x").unwrap();
+        match how {
+            "append" | "expiring append" => assert_eq!(log.get("today").unwrap().unwrap(), "x"),
+            _ => assert!(log.get("today").is_err(), "{how}"),
+        }
+        check(&store, how);
+        store.close().unwrap();
+        options.open(&path).unwrap().close().unwrap();
+    }
+}
+
+/// Another function under the same name would merge the deltas that wait differently.
+#[test]
+fn a_merge_of_another_kind_under_the_same_name_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = || Store::options().cache_bytes(1 << 20);
+    let function = || plain().merge("m", append);
+    let kinds = [plain().merge_with("m", merges::Append), plain().merge_with("m", merges::Max), function()];
+    // While no dictionary is bound to it, the name is free.
+    kinds.iter().for_each(|options| drop(opened(options.clone(), &folder)));
+    let store = opened(kinds[0].clone(), &folder);
+    let dict = store.dict_with("d", &DictOptions::new().merge("m")).unwrap();
+    dict.upsert("k", "a").unwrap();
+    drop((store, dict));
+    for read_only in [false, true] {
+        for (options, kind) in [(&kinds[1], "max"), (&kinds[2], "function")] {
+            let refused = options.clone().read_only(read_only).open(folder.path().join("store"));
+            let Err(Error::OtherKindOfMerge { dict, merge, was, is, .. }) = refused else {
+                panic!("{kind}: {refused:?}")
+            };
+            assert_eq!((&*dict, &*merge, &*was, &*is), ("d", "m", "append", kind));
+        }
+    }
+    // Whoever needs no merge opens it, and a rename or a clone changes nothing of that.
+    let store = opened(plain().missing_merges(MissingMerges::Keep), &folder);
+    store.rename_dict("d", "e").unwrap();
+    store.clone_dict("e", "f").unwrap();
+    drop(store);
+    assert!(kinds[1].open(folder.path().join("store")).is_err());
+    let store = opened(kinds[0].clone(), &folder);
+    assert_eq!(store.open_dict("f").unwrap().get("k").unwrap().unwrap(), "a");
+    ["e", "f"].iter().for_each(|name| store.drop_dict(name).unwrap());
+    drop(store);
+    opened(kinds[1].clone(), &folder);
 }

@@ -36,7 +36,7 @@ fn a_store_that_several_make_at_once_is_made_once() {
 fn what_is_no_store_is_refused_and_stays_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("text");
-    for contents in [b"".to_vec(), b"a text".to_vec(), vec![0; 1 << 20]] {
+    for contents in [b"a text".to_vec(), vec![0; 1 << 20]] {
         std::fs::write(&path, &contents).unwrap();
         let opened = Store::open(&path);
         assert!(matches!(opened, Err(Error::NotAStore { .. })), "{opened:?}");
@@ -97,12 +97,9 @@ fn upserts_need_the_merge_that_the_dictionary_was_made_with() {
     assert!(matches!(bad, Err(Error::BadMerge { .. })), "{bad:?}");
 }
 
-/// What the file holds as far as it has data, and the state of a dictionary after that.
+/// What the file holds.
 fn data_of(path: &std::path::Path) -> Vec<u8> {
-    use std::os::unix::fs::FileExt;
-    let mut head = vec![0; 24 << 20];
-    std::fs::File::open(path).unwrap().read_exact_at(&mut head, 0).unwrap();
-    head
+    std::fs::read(path).unwrap()
 }
 
 #[test]

@@ -4,16 +4,29 @@
 //! reserve free. Deletes are always accepted, because they free space. Batches that replace about as much as
 //! they add may use half of the reserve. All others leave the reserve alone, and the room set aside for
 //! others. `env/make_room.rs` makes room where there is too little.
+//!
+//! On a sparse device the same holds for free blocks that have storage (`store/backing.rs`), with a smaller
+//! reserve: so a checkpoint, and the deletes that give room back, can be written on a disk without a free
+//! byte.
 
 use betree_platform::BLOCK_BYTES;
 use betree_platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::Engine;
 use crate::batch::Batch;
+use crate::error::Result;
 use crate::format::table::PART_BYTES;
 
 /// The cost of a change in buffers beyond its bytes in the batch, in bytes.
 const CHANGE_OVERHEAD_BYTES: u64 = 64;
+
+/// The reserve of free blocks with storage, on a sparse device: this many nodes, or as much as all that is
+/// used could take several times over. A step of a drain changes six nodes.
+const BACKED_RESERVE_NODES: u64 = 8;
+const BACKED_RESERVE_SHARE: u64 = 4;
+const BACKED_RESERVE_BYTES_MIN: u64 = 256 << 10;
+/// The most bytes of small claims that are accepted by one computation of the owed bytes, on a sparse device.
+const CREDIT_BYTES_MAX: u64 = 4 << 20;
 
 /// The room that is promised to batches, and the space that deletes are known to free.
 pub(crate) struct Admission {
@@ -24,6 +37,10 @@ pub(crate) struct Admission {
     /// Whether any batch since then may free space, and how much is known to come back.
     deletes_pending: AtomicBool,
     pending_freed_bytes: AtomicU64,
+    /// Bytes of claims that fit on a sparse device without a look; set under the writers' lock.
+    credit_bytes: AtomicU64,
+    /// The number of deletes since then.
+    pending_deletes: AtomicU64,
 }
 
 impl Default for Admission {
@@ -34,6 +51,8 @@ impl Default for Admission {
             drained_at_commit: AtomicU64::new(u64::MAX),
             deletes_pending: AtomicBool::new(true),
             pending_freed_bytes: AtomicU64::new(0),
+            credit_bytes: AtomicU64::new(0),
+            pending_deletes: AtomicU64::new(0),
         }
     }
 }
@@ -62,6 +81,16 @@ impl Admission {
         self.pending_freed_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Notes deletes whose space nobody knows.
+    pub fn note_deletes(&self, count: u32) {
+        self.pending_deletes.fetch_add(count.into(), Ordering::Relaxed);
+    }
+
+    /// The number of deletes that may not have been carried out.
+    pub fn pending_deletes(&self) -> u64 {
+        self.pending_deletes.load(Ordering::Relaxed)
+    }
+
     /// Notes that `bytes` of the expected space have come back.
     pub fn expect_less_space(&self, bytes: u64) {
         let less = |pending: u64| Some(pending.saturating_sub(bytes));
@@ -73,6 +102,7 @@ impl Admission {
     pub fn begin_drain(&self) {
         self.deletes_pending.store(false, Ordering::Relaxed);
         self.pending_freed_bytes.store(0, Ordering::Relaxed);
+        self.pending_deletes.store(0, Ordering::Relaxed);
     }
 
     /// Whether anything was committed since the last call. `commits` is the number of commits so far.
@@ -164,12 +194,153 @@ impl Room<'_> {
     /// Whether a checkpoint would still fit with `nodes` more nodes to write.
     pub fn has_nodes(&self, nodes: u32) -> bool {
         let more = u64::from(self.engine.geometry.node_bytes) * u64::from(nodes);
-        self.is_far_from_full(more) || self.free_bytes() > self.owed_bytes() + more
+        let fits = self.is_far_from_full(more) || self.free_bytes() > self.owed_bytes() + more;
+        fits && self.has_backed_nodes(more)
+    }
+
+    /// Whether free blocks with storage hold what the next checkpoint has to write and so much more. Storage
+    /// is allocated for it, unless it would be much compared with what is used.
+    fn has_backed_nodes(&self, more_bytes: u64) -> bool {
+        if self.unbacked_bytes() == 0 {
+            return true;
+        }
+        // No flush changes more than everything.
+        let wanted = self.owed_backed_bytes() + more_bytes.min(self.used_bytes() * BACKED_RESERVE_SHARE);
+        let is_little = more_bytes <= (self.used_bytes() / 8).max(self.backed_reserve_bytes());
+        // A flush is asked about often: others look whether a full disk has room again.
+        let may_allocate = is_little && !self.engine.store.disk.health.is_device_full();
+        self.backed_bytes() >= wanted || may_allocate && matches!(self.back_up_to(wanted), Ok(true))
+    }
+
+    /// Bytes of extents.
+    fn used_bytes(&self) -> u64 {
+        self.total_bytes().saturating_sub(self.free_bytes())
+    }
+
+    /// Free bytes for which a sparse device may have no storage.
+    fn unbacked_bytes(&self) -> u64 {
+        self.engine.store.space.unbacked_blocks() * BLOCK_BYTES as u64
+    }
+
+    /// Free bytes that have storage.
+    fn backed_bytes(&self) -> u64 {
+        self.engine.store.space.backed_blocks() * BLOCK_BYTES as u64
+    }
+
+    /// The free bytes with storage that are kept, beside those owed, on a sparse device: so that deletes and
+    /// checkpoints work however full the disk below it is.
+    pub fn backed_reserve_bytes(&self) -> u64 {
+        let nodes_bytes = u64::from(self.engine.geometry.node_bytes) * BACKED_RESERVE_NODES;
+        nodes_bytes.min(BACKED_RESERVE_BYTES_MIN + self.used_bytes() * BACKED_RESERVE_SHARE)
+    }
+
+    /// The owed bytes, with those of claims that were accepted ahead.
+    fn owed_backed_bytes(&self) -> u64 {
+        self.owed_bytes() + self.engine.admission.credit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Allocates storage until so many free bytes have it. `false` if fewer are free.
+    fn back_up_to(&self, bytes: u64) -> Result<bool> {
+        loop {
+            let missing_bytes = bytes.saturating_sub(self.backed_bytes());
+            if missing_bytes == 0 {
+                return Ok(true);
+            }
+            if !self.engine.store.back_more(missing_bytes.div_ceil(BLOCK_BYTES as u64))? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Allocates storage for the reserve.
+    ///
+    /// # Errors
+    /// [`Error::DeviceFull`](crate::Error::DeviceFull), and those of the device.
+    pub fn back_reserve(&self) -> Result<()> {
+        if self.unbacked_bytes() == 0 {
+            return Ok(());
+        }
+        self.back_up_to(self.owed_backed_bytes() + self.backed_reserve_bytes()).map(drop)
+    }
+
+    /// Whether the disk below a sparse device is full, and free blocks with storage are within twice the
+    /// reserve.
+    fn is_backing_short(&self) -> bool {
+        self.engine.store.disk.health.is_device_full()
+            && self.unbacked_bytes() > 0
+            && self.backed_bytes() <= self.owed_backed_bytes() + self.backed_reserve_bytes() * 2
+    }
+
+    /// The number of free blocks that can lose their storage, so that the reserve and what is owed keep it.
+    pub fn spare_blocks(&self) -> u64 {
+        // Credit is a short cut: the next commit computes it again.
+        self.engine.admission.credit_bytes.store(0, Ordering::Relaxed);
+        let kept_bytes = match self.engine.store.disk.is_sparse() {
+            true => {
+                let set_aside_bytes = self.engine.admission.set_aside_bytes();
+                self.owed_backed_bytes() + self.backed_reserve_bytes() + set_aside_bytes
+            }
+            false => 0,
+        };
+        self.backed_bytes().saturating_sub(kept_bytes) / BLOCK_BYTES as u64
+    }
+
+    /// The free bytes with storage that a claim needs.
+    fn backed_for(&self, claim: &Claim, more_owed_bytes: u64) -> u64 {
+        let reserve_bytes = self.backed_reserve_bytes();
+        let beside_bytes = match claim.beside_bytes < self.reserve_bytes() {
+            true => reserve_bytes / 2,
+            false => reserve_bytes,
+        };
+        let of_others = self.engine.admission.set_aside_bytes().saturating_sub(claim.drawn_bytes);
+        let wanted = [claim.needed_bytes, beside_bytes, of_others, more_owed_bytes, self.owed_backed_bytes()];
+        wanted.into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// Whether free blocks with storage suffice for a claim.
+    fn fits_backed(&self, claim: &Claim, more_owed_bytes: u64) -> bool {
+        if self.unbacked_bytes() == 0 {
+            return true;
+        }
+        let credit = &self.engine.admission.credit_bytes;
+        let needed_bytes = claim.needed_bytes.max(1);
+        let take = |left: u64| left.checked_sub(needed_bytes).filter(|_| more_owed_bytes == 0);
+        if credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
+            return true;
+        }
+        credit.store(0, Ordering::Relaxed);
+        let left_bytes = self.backed_bytes().checked_sub(self.backed_for(claim, more_owed_bytes));
+        // Credit leaves the whole reserve: the next claim may be one that must.
+        if let Some(left_bytes) = left_bytes.filter(|_| claim.beside_bytes >= self.reserve_bytes()) {
+            credit.store((left_bytes / 2).min(CREDIT_BYTES_MAX), Ordering::Relaxed);
+        }
+        left_bytes.is_some()
+    }
+
+    /// As [`fits`](Room::fits), once storage was allocated where that is what lacks.
+    pub fn fits_or_is_backed(&self, claim: &Claim, more_owed_bytes: u64) -> bool {
+        self.fits(claim, more_owed_bytes) || matches!(self.back(claim, more_owed_bytes), Ok(true))
+    }
+
+    /// Allocates storage for a claim that fits but for that. `false` if it does not fit anyway.
+    ///
+    /// # Errors
+    /// [`Error::DeviceFull`](crate::Error::DeviceFull), and those of the device.
+    pub fn back(&self, claim: &Claim, more_owed_bytes: u64) -> Result<bool> {
+        if self.unbacked_bytes() == 0 || !self.fits_volume(claim, more_owed_bytes) {
+            return Ok(false);
+        }
+        self.back_up_to(self.backed_for(claim, more_owed_bytes))
     }
 
     /// Whether there is room for a claim, and for `more_owed_bytes` that the next checkpoint has to write
     /// because of it.
     pub fn fits(&self, claim: &Claim, more_owed_bytes: u64) -> bool {
+        self.fits_volume(claim, more_owed_bytes) && self.fits_backed(claim, more_owed_bytes)
+    }
+
+    /// As [`fits`](Room::fits), whatever storage a sparse device has.
+    pub fn fits_volume(&self, claim: &Claim, more_owed_bytes: u64) -> bool {
         let of_others = self.engine.admission.set_aside_bytes().saturating_sub(claim.drawn_bytes);
         let wanted = [claim.needed_bytes, claim.beside_bytes, of_others, more_owed_bytes];
         let wanted = wanted.into_iter().fold(0, u64::saturating_add);
@@ -184,7 +355,8 @@ impl Room<'_> {
 
     /// Whether pending deletes should free their space now, because little is free.
     pub fn wants_deletes_back(&self) -> bool {
-        self.engine.admission.deletes_pending.load(Ordering::Relaxed) && self.is_short()
+        self.engine.admission.deletes_pending.load(Ordering::Relaxed)
+            && (self.is_short() || self.is_backing_short())
     }
 
     /// Whether a volume that grows by itself should, because little is free and pending deletes may not help,

@@ -27,7 +27,7 @@ use crate::node::Node;
 use crate::node_id::NodeId;
 use crate::planted;
 use crate::space::{BlockRange, Extent};
-use crate::store::{COPIED_FROM_HEIGHT, Outgoing};
+use crate::store::{COPIED_FROM_HEIGHT, Outgoing, STEP_BLOCKS_MIN};
 use crate::table::{CapturedTable, PagePlace};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -35,6 +35,30 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 const DISCARDS_MAX: usize = 4096;
 /// The most blocks of a discard: no extent gets them meanwhile.
 const DISCARD_BLOCKS_MAX: u64 = 16 << 10;
+
+/// The free space that a trim discards.
+#[derive(Clone, Copy)]
+pub(crate) struct Discards {
+    /// The first block.
+    pub start_block: u64,
+    /// The block after the last one.
+    pub end_block: u64,
+    /// The fewest free blocks in a row that are worth a discard.
+    pub blocks_min: u64,
+}
+
+impl Discards {
+    /// Those of the whole volume.
+    pub const ALL: Discards = Discards { start_block: 0, end_block: u64::MAX, blocks_min: 0 };
+
+    /// The part of a free range to discard; `None` if there is none, or it is too short.
+    fn of(&self, free: BlockRange) -> Option<BlockRange> {
+        let start_block = free.start_block.max(self.start_block);
+        let end_block = free.start_block.saturating_add(free.len_blocks).min(self.end_block);
+        let len_blocks = end_block.saturating_sub(start_block);
+        (len_blocks >= self.blocks_min.max(1)).then_some(BlockRange { start_block, len_blocks })
+    }
+}
 
 /// The last checkpoint, which the superblock on the device points to.
 pub(crate) struct Committed {
@@ -142,7 +166,9 @@ impl Engine {
                 self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
                 self.dicts.iter().for_each(Dict::retry_unread_dead);
                 let health = &self.store.disk.health;
-                health.device_has_room();
+                if self.store.space.unbacked_blocks() == 0 {
+                    health.device_has_room();
+                }
                 let took_ns = captured.at_ns.zip(health.now_ns()).map(|(from, to)| to.saturating_sub(from));
                 events::checkpoint_committed(committed.superblock.generation, bytes, took_ns);
                 // Dropping the captured state frees the extents that only the last checkpoint named.
@@ -160,11 +186,24 @@ impl Engine {
         }
     }
 
+    /// After a checkpoint on a sparse device: allocates storage for the reserve, and looks whether a full
+    /// disk has room again.
+    pub fn replenish(&self) {
+        let _ = match self.store.disk.health.is_device_full() {
+            true => self.store.back_more(STEP_BLOCKS_MIN).map(drop),
+            // A change that needs the reserve meets the error again.
+            false => self.room().back_reserve(),
+        };
+    }
+
     /// Discards the blocks that checkpoints have freed, the longest ranges first. The caller holds the
     /// checkpoint lock, and the superblock that does not name these blocks is durable.
     pub fn discard_freed(&self) {
         for _ in 0..DISCARDS_MAX {
-            let Some(range) = self.store.space.take_untold(DISCARD_BLOCKS_MAX) else { return };
+            // What is kept is discarded another time.
+            let blocks_max = self.room().spare_blocks().min(DISCARD_BLOCKS_MAX);
+            let range = if blocks_max > 0 { self.store.space.take_untold(blocks_max) } else { None };
+            let Some(range) = range else { return };
             let told = self.store.disk.discard(range.start_block * BLOCK, range.len_blocks * BLOCK);
             self.store.space.give_back_told(range);
             if let Err(error) = told {
@@ -174,8 +213,8 @@ impl Engine {
         }
     }
 
-    /// The free ranges, cut to the length of a discard.
-    pub fn free_pieces(&self) -> Vec<BlockRange> {
+    /// The free ranges in a part of the volume, cut to the length of a discard.
+    pub fn free_pieces(&self, part: &Discards) -> Vec<BlockRange> {
         let pieces = |range: BlockRange| {
             let end = range.start_block.saturating_add(range.len_blocks);
             let starts = (range.start_block..end).step_by(DISCARD_BLOCKS_MAX as usize);
@@ -184,17 +223,25 @@ impl Engine {
                 len_blocks: DISCARD_BLOCKS_MAX.min(end - start_block),
             })
         };
-        self.store.space.free_ranges().into_iter().flat_map(pieces).collect()
+        let free = self.store.space.free_ranges().into_iter();
+        free.filter_map(|range| part.of(range)).flat_map(pieces).collect()
     }
 
-    /// Discards a range if all of it is free; returns the number of its blocks, or 0. The caller holds the
-    /// checkpoint lock.
+    /// Discards a range if all of it is free, but for what a sparse device keeps allocated; returns the
+    /// number of its blocks, or 0. The caller holds the checkpoint lock.
     ///
     /// # Errors
     /// The device's.
     pub fn discard_if_free(&self, range: BlockRange) -> Result<u64> {
-        if !self.store.space.take_free(range) {
-            return Ok(0);
+        let space = &self.store.space;
+        let mut range = range;
+        if !space.take_doubted(range) {
+            let len_blocks = range.len_blocks.min(self.room().spare_blocks());
+            range =
+                BlockRange { start_block: range.start_block + (range.len_blocks - len_blocks), len_blocks };
+            if !space.take_free(range) {
+                return Ok(0);
+            }
         }
         let told = self.store.disk.discard(range.start_block * BLOCK, range.len_blocks * BLOCK);
         self.store.space.give_back_told(range);
@@ -312,7 +359,8 @@ impl Engine {
 
     fn write_extent(&self, bytes: &[u8], parts_max: usize) -> Result<Arc<Extent>> {
         let blocks = bytes.len().div_ceil(BLOCK_BYTES);
-        let extent = self.store.space.allocate(blocks as u64, parts_max).ok_or(Error::NoSpace)?;
+        let extent = self.store.allocate(blocks as u64, parts_max, &[]);
+        let extent = extent.ok_or_else(|| self.store.no_room(blocks as u64))?;
         self.write_to(&extent, bytes)?;
         Ok(extent)
     }

@@ -55,6 +55,8 @@ pub(crate) struct Opened {
     pub has_unknown_features: bool,
     /// Freed blocks are discarded.
     pub discards: bool,
+    /// A volume that grows by itself doubles before space is short.
+    pub grows_ahead: bool,
     /// The number of batches replayed from the log.
     pub replayed_batches: u64,
     /// The durable segment of the log that was lost, if that was accepted.
@@ -159,7 +161,7 @@ impl Engine {
             at: Moment::NEWEST,
             reach: Reach::Device,
             geometry: &self.geometry,
-            upsert: &*self.store.upsert,
+            upsert: &self.store.upsert,
         }
     }
 
@@ -216,7 +218,7 @@ impl Engine {
                 }
                 Change::Delete { key } => state.active.delete(key, msn, seen),
                 Change::Upsert { key, delta, asked } => {
-                    state.active.upsert(key, msn, (delta, asked), &*self.store.upsert, seen)
+                    state.active.upsert(key, msn, (delta, asked), &self.store.upsert, seen)
                 }
                 Change::DeleteRange { lo, hi } => state.active.delete_range(&lo, &hi, msn, seen),
                 // `PreparedRanges::install` has put it into the tree.

@@ -41,7 +41,7 @@ impl Engine {
         if room.unused_bytes() < room.reserve_bytes() + blocks * BLOCK_BYTES as u64 {
             return Ok(None);
         }
-        let Some(extent) = self.store.space.allocate_last(blocks, parts_max, &[]) else { return Ok(None) };
+        let Some(extent) = self.store.allocate_last(blocks, parts_max, &[]) else { return Ok(None) };
         if planted::is(Bug::TableCopyNotWritten) {
             return Ok(Some(extent));
         }

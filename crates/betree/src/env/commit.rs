@@ -223,6 +223,7 @@ impl Env {
         self.engine.counters.commits.fetch_add(1, Ordering::Relaxed);
         if batch.frees() {
             self.engine.admission.expect_space(batch.frees_bytes());
+            self.engine.admission.note_deletes(batch.deletes());
         }
         if batch.clones() > 0 || batch.frees_bytes() >= u64::from(self.engine.geometry.node_bytes) {
             self.engine.note_ranges(batch.record(), batch.frees_bytes());
@@ -296,7 +297,7 @@ impl Env {
             engine.absorb_at_roots(&structures)?;
             prepared = prepare(first_msn)?;
         }
-        if !engine.room().fits(claim, prepared.owed_bytes()) {
+        if !engine.room().fits_or_is_backed(claim, prepared.owed_bytes()) {
             return Err(Error::NoSpace);
         }
         self.log.append(first_msn, batch.len() as u32, &record)?;

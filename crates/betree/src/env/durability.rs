@@ -44,13 +44,11 @@ impl Env {
         }
         // The checkpoint that another thread is writing may be enough.
         let mut committed = self.checkpoint.lock();
-        loop {
-            match self.sync_log(last) {
-                Ok(true) => return Ok(()),
-                Ok(false) => return self.checkpoint_as(false, &mut committed),
-                Err(Error::DeviceFull(_)) if self.end_a_view_for_the_device(&committed) => {}
-                Err(error) => return Err(error),
-            }
+        match self.sync_log(last) {
+            Ok(true) => Ok(()),
+            // A checkpoint has a reserve, and the log none.
+            Ok(false) | Err(Error::DeviceFull(_)) => self.checkpoint_as(false, &mut committed),
+            Err(error) => Err(error),
         }
     }
 
@@ -155,6 +153,7 @@ impl Env {
             return Ok(());
         }
         self.engine.write_checkpoint(committed, captured, superblock, &|| self.scheduler.tell_done(None))?;
+        self.engine.replenish();
         committed.kept_errors = errors;
         self.end_growth(committed);
         self.log.forget_before(first_unapplied);

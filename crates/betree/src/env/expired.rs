@@ -8,6 +8,7 @@ use super::{Env, Isolation, Outcome};
 use crate::error::{Error, Result};
 use crate::key::Cut;
 use crate::settings::DictId;
+use crate::upsert::Upsert;
 
 /// How often a step is tried where others change the same keys: what is changed is not forgotten.
 const TRIES_MAX: usize = 3;

@@ -6,7 +6,9 @@
 //! than the volume that it is replayed on.
 //!
 //! A volume with a limit grows by itself: a checkpoint that finds space short takes a step, before any view
-//! has to end for want of room, and so does a writer that finds no room (`make_room`).
+//! has to end for want of room, and so does a writer that finds no room (`make_room`). With
+//! [`Options::grows_ahead`](crate::Options::grows_ahead) the steps double the space beside the log, and come
+//! while a quarter of it is still free: growth then costs one step per doubling, and space is never short.
 
 use betree_platform::BLOCK_BYTES;
 use betree_platform::sync::atomic::Ordering;
@@ -23,6 +25,8 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 const STEP_SHARE: u64 = 4;
 const STEP_BYTES_MIN: u64 = 16 << 20;
 const STEP_BYTES_MAX: u64 = 1 << 30;
+/// A volume that grows ahead does so when less than one part in this many of it is free.
+const FREE_SHARE: u64 = 4;
 
 /// The size that a volume is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +162,12 @@ impl Env {
         if self.volume_bytes() > has_bytes {
             return true;
         }
-        let wanted = self.next_size(has_bytes).filter(|_| !clean && self.engine.room().wants_growth());
+        let wants = || {
+            let room = self.engine.room();
+            let is_low = || room.unused_bytes() < room.total_bytes() / FREE_SHARE;
+            room.wants_growth() || self.opened.grows_ahead && is_low()
+        };
+        let wanted = self.next_size(has_bytes).filter(|_| !clean && wants());
         wanted.is_some_and(|bytes| self.may_begin_growth(bytes))
     }
 
@@ -197,7 +206,10 @@ impl Env {
 
     /// The size of a volume of this size after its next step, if it may grow by itself.
     fn next_size(&self, has_bytes: u64) -> Option<u64> {
-        let step_bytes = (has_bytes / STEP_SHARE).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX);
+        let step_bytes = match self.opened.grows_ahead {
+            true => has_bytes.saturating_sub(self.engine.geometry.log_bytes).max(BLOCK),
+            false => (has_bytes / STEP_SHARE).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX),
+        };
         let bytes = has_bytes.saturating_add(step_bytes).min(self.growth_limit_bytes()) / BLOCK * BLOCK;
         (bytes > has_bytes).then_some(bytes)
     }

@@ -199,10 +199,11 @@ impl Env {
         self.engine.absorb_at_roots(&structures)?;
         let view = View::of(self.clone(), self.engine.begin_view());
         // To make room, others would have to commit.
-        let place = |encoded: Encoded| match self.engine.room().fits(&self.claim(encoded.bytes()), 0) {
-            true => self.engine.place_node(encoded),
-            false => Err(Error::NoSpace),
-        };
+        let place =
+            |encoded: Encoded| match self.engine.room().fits_or_is_backed(&self.claim(encoded.bytes()), 0) {
+                true => self.engine.place_node(encoded),
+                false => Err(Error::NoSpace),
+            };
         let merged = self.merged(dict, built, &view, &place)?;
         let tree = merged.as_ref().unwrap_or(built);
         self.install_tree(dict, tree, &structures, &mut commit, Replaces::Contents)?;
@@ -295,7 +296,7 @@ impl Env {
         if replaces == Replaces::Layout {
             prepared.forget_ranges();
         }
-        if !engine.room().fits(&self.claim(0), prepared.owed_bytes()) {
+        if !engine.room().fits_or_is_backed(&self.claim(0), prepared.owed_bytes()) {
             return Err(Error::NoSpace);
         }
         // Nothing after this line fails.

@@ -19,7 +19,11 @@ impl Env {
                 return Ok(commit);
             }
             drop(commit);
-            let made = self.make_room(claim);
+            let made = match self.engine.room().back(claim, 0) {
+                Ok(true) => continue,
+                Ok(false) | Err(Error::DeviceFull(_)) => self.make_room(claim),
+                Err(error) => Err(error),
+            };
             if claim.is_taken_always && made.as_ref().err().is_none_or(Error::is_want_of_space) {
                 return Ok(self.lock_thawed());
             }
@@ -36,12 +40,13 @@ impl Env {
         // The next checkpoint frees the extents that only the last one names.
         self.checkpoint()?;
         self.give_space_back(&fits)?;
-        while !fits() && self.grow_a_step()? {}
+        let room = || self.engine.room();
+        while !room().fits_volume(claim, 0) && self.grow_a_step()? {}
         // Views come after everything that needs no reader's consent.
         while !fits() && self.engine.end_oldest_view() {
             self.checkpoint()?;
         }
-        if claim.is_taken_always || fits() { Ok(()) } else { Err(Error::NoSpace) }
+        if claim.is_taken_always || fits() || room().back(claim, 0)? { Ok(()) } else { Err(Error::NoSpace) }
     }
 
     /// Sets `bytes` of room aside for batches that [draw](crate::Batch::draw) on it; other batches cannot use
@@ -62,6 +67,17 @@ impl Env {
     /// Gives back `bytes` that were [set aside](Env::set_aside) and not drawn on.
     pub fn put_back(&self, bytes: u64) {
         self.engine.admission.put_back(bytes);
+    }
+
+    /// The number of deletes since the last ones were carried out in the leaves, where the space is. How much
+    /// they free is not known: who can estimate it tells [`expect_freed`](Env::expect_freed).
+    pub fn pending_deletes(&self) -> u64 {
+        self.engine.admission.pending_deletes()
+    }
+
+    /// Says that pending deletes free about this many bytes, in addition to what is known of them.
+    pub fn expect_freed(&self, bytes: u64) {
+        self.engine.admission.expect_space(bytes);
     }
 
     /// Carries out pending deletes if they free much compared with the free space, so that

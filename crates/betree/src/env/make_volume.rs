@@ -27,7 +27,7 @@ use crate::node_id::NodeId;
 use crate::settings::{Compression, Geometry};
 use crate::store::{CopyState, Readahead, Reading, Store, Writeback};
 use crate::table::Table;
-use crate::upsert::Replace;
+use crate::upsert::{Bounded, Replace};
 
 /// The first sequence number of a volume.
 const FIRST_MSN: u64 = 1;
@@ -75,6 +75,9 @@ impl Env {
             tail: TaggedTail::default(),
         };
         let space = space_of(&superblock);
+        if disk.is_sparse() {
+            space.doubt_backing();
+        }
         let store = Store {
             limits: Limits::of(geometry, space.total_blocks()),
             next_msn: AtomicU64::new(FIRST_MSN),
@@ -87,7 +90,7 @@ impl Env {
             pairs_ask: AtomicBool::new(false),
             copies: CopyState::default(),
             zstd: None,
-            upsert: Arc::new(Replace),
+            upsert: Bounded::new(Arc::new(Replace), geometry.batch_bytes_max()),
             clock: Clock::default(),
             reading: Reading::default(),
             readahead: Readahead::default(),

@@ -32,6 +32,7 @@ use crate::settings::{LogLoss, OpenMode, Options};
 use crate::space::Space;
 use crate::store::{CopyState, Readahead, Reading, Store, Writeback};
 use crate::table::Table;
+use crate::upsert::Bounded;
 
 /// Log records may wait in memory up to one part in this many of the cache or of the log, whichever is
 /// smaller.
@@ -140,6 +141,9 @@ impl Env {
             let _has_none = TableCopy::put(None, superblock.generation, &mut superblock.tail);
             slots::store(&disk, &superblock)?;
         }
+        if disk.is_sparse() && !for_reading {
+            space.doubt_backing();
+        }
         let discards = options.discard && !for_reading;
         if discards {
             space.note_freed();
@@ -148,6 +152,7 @@ impl Env {
             }
         }
         let (cache_bytes, accepts_loss, mode) = (options.cache_bytes as u64, options.log_loss, options.mode);
+        let grows_ahead = options.grows_ahead;
         let progress = options.replay_progress.clone();
         let engine = engine_over(disk.clone(), space, table, &superblock, options);
         if let Some(root) =
@@ -221,6 +226,7 @@ impl Env {
             events::checkpoint_begins(false);
             let captured = engine.capture(next_msn);
             engine.write_checkpoint(&mut committed, captured, superblock.clone(), &|| ())?;
+            engine.replenish();
         }
         let log = Log::open_at(
             disk,
@@ -250,6 +256,7 @@ impl Env {
             mode,
             has_unknown_features: unknown != 0,
             discards,
+            grows_ahead,
             replayed_batches,
             log_loss,
             given_up: 0,
@@ -302,7 +309,7 @@ pub(crate) fn engine_over(
         pairs_ask: AtomicBool::new(superblock.features.incompat & Features::PAIR_COMPRESSION != 0),
         copies: CopyState::of(superblock),
         zstd: options.zstd,
-        upsert: options.upsert,
+        upsert: Bounded::new(options.upsert, superblock.geometry.batch_bytes_max()),
         clock: Clock::of(options.clock),
         reading: Reading::default(),
         readahead: Readahead::default(),

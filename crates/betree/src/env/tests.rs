@@ -527,13 +527,13 @@ fn a_refusal_names_the_size_and_the_limit() {
         env.commit(&batch).unwrap_err().to_string()
     };
     let long = [7; KEY_BYTES_MAX + 1];
-    let too_long = "a key of 65537 bytes is over the limit of 65536";
+    let too_long = "a key of 65537 bytes is over the limit of 65536 bytes";
     assert_eq!(told(&|batch| batch.put(DictId(0), &long, b"")), too_long);
     assert_eq!(told(&|batch| batch.delete_range(DictId(0), &Cut::LOW, &Cut::before(long))), too_long);
     assert_eq!(told(&|batch| batch.clone_range(DictId(0), b"a", &long)), too_long);
     let limit = env.batch_bytes_max();
     let large = told(&|batch| batch.put(DictId(0), b"key", &alloc::vec![0; 300_000]));
-    assert_eq!(large, alloc::format!("a batch of 305033 bytes is over the limit of {limit}"));
+    assert_eq!(large, alloc::format!("a batch of 305033 bytes is over the limit of {limit} bytes"));
     let geometry = env.engine.geometry;
     let small = Env::format(MemDevice::new(700), &geometry, [1; 16]).unwrap_err();
     let Error::TooSmall { bytes, least_bytes } = small else { panic!("{small}") };

@@ -250,7 +250,7 @@ impl Transaction {
     fn push_upsert(&mut self, dict: DictId, key: &[u8], delta: &[u8]) -> Result<&mut Layer> {
         let env = self.env().clone();
         let layer = self.change(dict, key.len() + delta.len())?;
-        layer.upsert(dict, key, delta, &*env.engine.store.upsert);
+        layer.upsert(dict, key, delta, &env.engine.store.upsert);
         Ok(layer)
     }
 
@@ -319,7 +319,7 @@ impl Transaction {
         }
         let env = self.env().clone();
         let below = self.layers.last().map(Layer::over).unwrap_or_default();
-        let layer = clone.into_layer(below, &*env.engine.store.upsert);
+        let layer = clone.into_layer(below, &env.engine.store.upsert);
         if source_stays == SourceStays::No {
             let (lo, hi) = (Cut::before(from), Cut::after(from));
             let layer = self.change(dict, lo.bytes().len() + hi.bytes().len())?;

@@ -1,10 +1,11 @@
 //! Discards of all free space.
 
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 
 use betree_platform::BLOCK_BYTES;
 
 use super::Env;
+use crate::engine::checkpoint::Discards;
 use crate::error::{Error, Result};
 
 impl Env {
@@ -35,23 +36,45 @@ impl Env {
     /// # Errors
     /// As there.
     pub fn trim_while(&self, go_on: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<u64> {
+        self.trim_part(&Discards::ALL, go_on)
+    }
+
+    /// As [`trim`](Env::trim), for a part of the volume: discards the free space in a range of its bytes, as
+    /// far as it is whole blocks, and leaves out what is shorter than `bytes_min` there.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn trim_range(&self, range: Range<u64>, bytes_min: u64) -> Result<u64> {
+        let block_bytes = BLOCK_BYTES as u64;
+        let (start_block, end_block) = (range.start.div_ceil(block_bytes), range.end / block_bytes);
+        let part = Discards { start_block, end_block, blocks_min: bytes_min.div_ceil(block_bytes) };
+        let told_bytes = self.trim_part(&part, &mut |_, _| ControlFlow::Continue(()))?;
+        // What was discarded twice, to make room, counts once.
+        Ok(told_bytes.min(end_block.saturating_sub(start_block).saturating_mul(block_bytes)))
+    }
+
+    fn trim_part(&self, part: &Discards, go_on: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<u64> {
         self.refuse_if_forked()?;
         let carry_out = || self.give_space_back(&|| false).and_then(|()| self.checkpoint());
         let mut told_bytes = 0u64;
         match carry_out() {
             // Below a sparse file a checkpoint may have no room where the file has some to give.
             Err(Error::DeviceFull(_)) => {
-                told_bytes = self.discard_free(go_on)?;
+                told_bytes = self.discard_free(part, go_on)?;
                 carry_out()?;
             }
             carried_out => carried_out?,
         }
-        Ok(told_bytes.saturating_add(self.discard_free(go_on)?))
+        Ok(told_bytes.saturating_add(self.discard_free(part, go_on)?))
     }
 
-    /// Discards what is free by the last durable superblock; returns the number of its bytes.
-    fn discard_free(&self, go_on: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<u64> {
-        let ranges = self.engine.free_pieces();
+    /// Discards what is free there by the last durable superblock; returns the number of its bytes.
+    fn discard_free(
+        &self,
+        part: &Discards,
+        go_on: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<u64> {
+        let ranges = self.engine.free_pieces(part);
         let bytes_of = |blocks: u64| blocks.saturating_mul(BLOCK_BYTES as u64);
         let all_bytes = bytes_of(ranges.iter().map(|range| range.len_blocks).fold(0, u64::saturating_add));
         let (mut done_blocks, mut told_blocks) = (0u64, 0u64);

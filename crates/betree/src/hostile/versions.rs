@@ -204,7 +204,7 @@ impl Upsert for Other {
         self.1
     }
 
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
         Append.apply(old, delta)
     }
 }

@@ -96,7 +96,6 @@ pub(crate) fn combined(run: Run, upsert: &dyn Upsert) -> Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Result;
     use crate::key::Cut;
     use crate::message::{Kind, Msn, PairCompression, RangeDelete, ZstdLevel};
 
@@ -108,8 +107,8 @@ mod tests {
             "careful"
         }
 
-        fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>> {
-            Ok(Some([old.unwrap_or_default(), delta].concat()))
+        fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+            Some([old.unwrap_or_default(), delta].concat())
         }
 
         fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {

@@ -5,7 +5,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Layers, Run, RunBuilder, live, same_key, with_newer};
-use crate::error::Result;
 use crate::expiry::Expiry;
 use crate::key::Cut;
 use crate::message::{Kind, PairCompression, Point, RangeDelete, subtract};
@@ -13,12 +12,9 @@ use crate::planted::{self, Bug};
 use crate::upsert::{Upsert, fold};
 
 /// The pairs of a basement with the messages over them applied.
-///
-/// # Errors
-/// That of the upsert function.
-pub(crate) fn pairs_of(layers: Layers, upsert: &dyn Upsert) -> Result<Arc<Run>> {
+pub(crate) fn pairs_of(layers: Layers, upsert: &dyn Upsert) -> Arc<Run> {
     if let Some(pairs) = layers.only().filter(|run| run.is_pairs()) {
-        return Ok(pairs.clone());
+        return pairs.clone();
     }
     let layers = match layers.newest_first().last() {
         Some(oldest) if planted::is(Bug::PairsCopiedWithoutMessages) => {
@@ -28,8 +24,8 @@ pub(crate) fn pairs_of(layers: Layers, upsert: &dyn Upsert) -> Result<Arc<Run>> 
     };
     let mut out = RunBuilder::default();
     // Each reader hides by itself what has expired; a copy is made for all.
-    merged(layers, &[], &[], &Expiry::at(upsert, None), &mut out)?;
-    Ok(Arc::new(out.finish()))
+    merged(layers, &[], &[], &Expiry::at(upsert, None), &mut out);
+    Arc::new(out.finish())
 }
 
 /// Receives pairs in the order of their keys.
@@ -59,16 +55,13 @@ impl Pairs for RunBuilder {
 /// Applies messages to the pairs of a basement and passes on the result in order, without values that have
 /// expired. Known damage stays where nothing newer says what is there: deltas alone do not. The points come
 /// by (key, msn); a range that covers a point is older than it.
-///
-/// # Errors
-/// That of the upsert function; `out` has a part.
 pub(crate) fn merged(
     basement: Option<Layers>,
     points: &[Point<'_>],
     ranges: &[RangeDelete],
     expiry: &Expiry<'_>,
     out: &mut impl Pairs,
-) -> Result<()> {
+) {
     let (pairs, older) = basement.map_or((None, None), Layers::into_pairs_and_messages);
     match older {
         None => merge(pairs.as_deref(), points, ranges, expiry, out),
@@ -86,10 +79,10 @@ fn merge(
     ranges: &[RangeDelete],
     expiry: &Expiry<'_>,
     out: &mut impl Pairs,
-) -> Result<()> {
+) {
     let empty = RunBuilder::default().finish();
     let pairs = pairs.unwrap_or(&empty);
-    let damage = damage_left(points, ranges, expiry)?;
+    let damage = damage_left(points, ranges, expiry);
     if !damage.is_empty() && !planted::is(Bug::DamageForgottenByMerge) {
         out.damage(damage);
     }
@@ -106,7 +99,7 @@ fn merge(
         }
         let (group, rest) = newer.split_at_checked(same_key(newer)).unwrap_or_default();
         newer = rest;
-        let Some(first) = group.first() else { return Ok(()) };
+        let Some(first) = group.first() else { return };
         let old = (at < pairs.len() && pairs.key(at) == &*first.key).then(|| pairs.point(at).value);
         at += usize::from(old.is_some());
         while covers.first().is_some_and(|r| !r.hi.is_above(&first.key)) {
@@ -120,7 +113,7 @@ fn merge(
         if covered && old.is_some() && planted::is(Bug::RangeHidesNewerPoints) {
             continue;
         }
-        let value = fold(old.filter(|_| !covered), live(group), expiry.upsert)?;
+        let value = fold(old.filter(|_| !covered), live(group), expiry.upsert);
         if let Some(value) = value.and_then(|value| expiry.kept(value)) {
             let asked = group.last().map_or(PairCompression::Usual, |newest| newest.kind.asked());
             out.pair(&first.key, &value, asked);
@@ -135,11 +128,7 @@ fn is_healed(group: &[Point<'_>]) -> bool {
 
 /// The known damage among ranges, without the keys that messages over it have deleted: nothing else would say
 /// of these that they are absent.
-fn damage_left(
-    points: &[Point<'_>],
-    ranges: &[RangeDelete],
-    expiry: &Expiry<'_>,
-) -> Result<Vec<RangeDelete>> {
+fn damage_left(points: &[Point<'_>], ranges: &[RangeDelete], expiry: &Expiry<'_>) -> Vec<RangeDelete> {
     let damage: Vec<RangeDelete> = ranges.iter().filter(|range| range.is_damage()).cloned().collect();
     let mut absent = Vec::new();
     for range in &damage {
@@ -150,14 +139,14 @@ fn damage_left(
             let (group, rest) = inside.split_at_checked(same_key(inside)).unwrap_or_default();
             inside = rest;
             if is_healed(group)
-                && fold(None, live(group), expiry.upsert)?.and_then(|value| expiry.kept(value)).is_none()
+                && fold(None, live(group), expiry.upsert).and_then(|value| expiry.kept(value)).is_none()
             {
                 let key = first.key.as_ref();
                 absent.push(RangeDelete::damage(Cut::before(key), Cut::just_after(key)));
             }
         }
     }
-    Ok(subtract(&damage, &absent))
+    subtract(&damage, &absent)
 }
 
 /// Passes on the pairs in `[from, to)`, but what has expired.
@@ -196,17 +185,14 @@ fn uncovered(pairs: &Run, from: usize, to: usize, covers: &mut &[RangeDelete]) -
 
 /// The folded pairs of a basement in several runs, if the oldest run holds pairs and the first key remains;
 /// otherwise `None`.
-///
-/// # Errors
-/// That of the upsert function.
-pub(crate) fn only_folded(layers: Layers, upsert: &dyn Upsert) -> Result<Option<Arc<Run>>> {
-    let Some(first) = layers.newest_first().map(|run| run.key(0).to_vec()).min() else { return Ok(None) };
+pub(crate) fn only_folded(layers: Layers, upsert: &dyn Upsert) -> Option<Arc<Run>> {
+    let first = layers.newest_first().map(|run| run.key(0).to_vec()).min()?;
     let is_foldable =
         layers.only().is_none() && layers.newest_first().last().is_some_and(|run| run.is_pairs());
     if !is_foldable {
-        return Ok(None);
+        return None;
     }
-    let pairs = pairs_of(layers, upsert)?;
+    let pairs = pairs_of(layers, upsert);
     // A basement begins with its first key, and is never empty.
-    Ok((!pairs.is_empty() && pairs.key(0) == first).then_some(pairs))
+    (!pairs.is_empty() && pairs.key(0) == first).then_some(pairs)
 }

@@ -27,11 +27,17 @@ pub(crate) struct Space {
     total_blocks: AtomicU64,
     /// The number of parts of all extents beyond their first ones.
     pub(super) further_parts: AtomicU64,
+    /// Whether storage from before the opening was looked for.
+    is_searched: AtomicBool,
 }
 
 /// The free blocks, and those that several extents hold.
 struct Blocks {
+    /// All of them have storage, as far as the device may lack any: see `unbacked`.
     free: FreeMap,
+    /// Free blocks for which a sparse device may have no storage: no extent gets them before that is
+    /// allocated (`store/backing.rs`). `None` if the device never lacks any.
+    unbacked: Option<FreeMap>,
     /// Blocks that became free since the last discards, if the device gets discards.
     untold: Option<FreeMap>,
     refcounts: RefCounts,
@@ -68,6 +74,11 @@ impl Blocks {
         Some(parts)
     }
 
+    /// Makes used or discarded blocks free that may have no storage.
+    fn give_unbacked(&mut self, start_block: u64, len_blocks: u64) {
+        self.unbacked.as_mut().unwrap_or(&mut self.free).give_back(start_block, len_blocks);
+    }
+
     /// These parts, and behind them blocks that another extent holds too.
     fn and_kept(&mut self, mut parts: Vec<BlockRange>, kept: &[BlockRange]) -> Vec<BlockRange> {
         for part in kept {
@@ -88,12 +99,14 @@ impl Space {
     pub(crate) fn new(first_block: u64, total_blocks: u64) -> Arc<Space> {
         let total_blocks = total_blocks.min(u64::MAX - first_block);
         let free = FreeMap::new(first_block, total_blocks);
-        let blocks = Mutex::new(Blocks { free, untold: None, refcounts: RefCounts::default() });
+        let blocks =
+            Mutex::new(Blocks { free, unbacked: None, untold: None, refcounts: RefCounts::default() });
         Arc::new(Space {
             blocks,
             first_block,
             total_blocks: AtomicU64::new(total_blocks),
             further_parts: AtomicU64::new(0),
+            is_searched: AtomicBool::new(false),
         })
     }
 
@@ -105,19 +118,20 @@ impl Space {
         if more_blocks > 0 {
             // First: what is free is never more than all.
             self.total_blocks.fetch_add(more_blocks, Ordering::Relaxed);
-            blocks.free.give_back(end, more_blocks);
+            blocks.give_unbacked(end, more_blocks);
         }
     }
 
-    /// Allocates `blocks` blocks: in one part, right behind the last allocation or in another gap, if a gap
-    /// is large enough; else in as few parts as the gaps allow, at most `parts_max`. `None` if too few blocks
-    /// are free, if they would need more parts, or if `blocks` is 0.
+    /// As [`allocate_before`](Space::allocate_before), with new blocks alone.
+    #[cfg(test)]
     pub(crate) fn allocate(self: &Arc<Space>, blocks: u64, parts_max: usize) -> Option<Arc<Extent>> {
         self.allocate_before(blocks, parts_max, &[])
     }
 
-    /// As [`allocate`](Space::allocate); behind those blocks the extent has the `kept` ones, which an extent
-    /// of the caller holds.
+    /// Allocates `blocks` blocks: in one part, right behind the last allocation or in another gap, if a gap
+    /// is large enough; else in as few parts as the gaps allow, at most `parts_max`. Behind them the extent
+    /// has the `kept` blocks, which an extent of the caller holds. `None` if too few blocks are free and have
+    /// storage, if they would need more parts, or if `blocks` is 0.
     pub(crate) fn allocate_before(
         self: &Arc<Space>,
         blocks: u64,
@@ -210,6 +224,75 @@ impl Space {
         })
     }
 
+    /// Treats all free blocks, and those to come by growth and discards, as such for which the device may
+    /// have no storage.
+    pub(crate) fn doubt_backing(&self) {
+        let Blocks { free, unbacked, .. } = &mut *self.blocks.lock();
+        let none = FreeMap::new(free.cursor(), 0);
+        unbacked.get_or_insert(core::mem::replace(free, none));
+    }
+
+    /// The number of free blocks for which the device may have no storage.
+    pub(crate) fn unbacked_blocks(&self) -> u64 {
+        self.blocks.lock().unbacked.as_ref().map_or(0, FreeMap::free_blocks)
+    }
+
+    /// The number of free blocks that have storage.
+    pub(crate) fn backed_blocks(&self) -> u64 {
+        self.blocks.lock().free.free_blocks()
+    }
+
+    /// Whether this many blocks in a row are free and have storage.
+    pub(crate) fn has_backed(&self, blocks: u64) -> bool {
+        self.blocks.lock().free.largest() >= blocks
+    }
+
+    /// Takes at most `blocks_max` free blocks in a row that may have no storage, where the last allocation
+    /// ended or in the next gap. The caller allocates it and calls [`give_backed`](Space::give_backed), or
+    /// [`give_back_told`](Space::give_back_told) if that fails.
+    pub(crate) fn take_unbacked(&self, blocks_max: u64) -> Option<BlockRange> {
+        let Blocks { free, unbacked, .. } = &mut *self.blocks.lock();
+        let unbacked = unbacked.as_mut()?;
+        let (start_block, len) = unbacked.range_from(free.cursor())?;
+        let len_blocks = len.min(blocks_max);
+        unbacked.take(start_block, len_blocks).then_some(BlockRange { start_block, len_blocks })
+    }
+
+    /// As [`take_unbacked`](Space::take_unbacked), this many blocks at the end of the last gap, if no gap
+    /// with storage has them behind it.
+    pub(crate) fn take_last_unbacked(&self, blocks: u64) -> Option<BlockRange> {
+        let Blocks { free, unbacked, .. } = &mut *self.blocks.lock();
+        let unbacked = unbacked.as_mut()?;
+        let (last, _) = unbacked.iter().next_back()?;
+        if free.iter().next_back().is_some_and(|(start, len)| start > last && len >= blocks) {
+            return None;
+        }
+        let start_block = unbacked.allocate_last(blocks)?;
+        Some(BlockRange { start_block, len_blocks: blocks })
+    }
+
+    /// Takes exactly these blocks, if all of them are free and may have no storage.
+    pub(crate) fn take_doubted(&self, range: BlockRange) -> bool {
+        let unbacked = &mut self.blocks.lock().unbacked;
+        unbacked.as_mut().is_some_and(|map| map.take(range.start_block, range.len_blocks))
+    }
+
+    /// The free ranges that may have no storage, in order of place.
+    pub(crate) fn doubted_ranges(&self) -> Vec<BlockRange> {
+        let range = |(start_block, len_blocks)| BlockRange { start_block, len_blocks };
+        self.blocks.lock().unbacked.iter().flat_map(FreeMap::iter).map(range).collect()
+    }
+
+    /// Notes that storage from before the opening was looked for. Whether it was before.
+    pub(crate) fn note_searched(&self) -> bool {
+        self.is_searched.swap(true, Ordering::Relaxed)
+    }
+
+    /// Makes blocks free that have storage.
+    pub(crate) fn give_backed(&self, range: BlockRange) {
+        self.blocks.lock().free.give_back(range.start_block, range.len_blocks);
+    }
+
     /// Notes from now on which blocks become free, for [`take_untold`](Space::take_untold).
     pub(crate) fn note_freed(&self) {
         self.blocks.lock().untold.get_or_insert_with(|| FreeMap::new(self.first_block, 0));
@@ -227,7 +310,7 @@ impl Space {
             .then_some(BlockRange { start_block, len_blocks })
     }
 
-    /// Takes a range for a discard if all of it is free: no extent gets a part of it until
+    /// Takes a range for a discard if all of it is free and has storage: no extent gets a part of it until
     /// [`give_back_told`](Space::give_back_told).
     pub(crate) fn take_free(&self, range: BlockRange) -> bool {
         let Blocks { free, untold, .. } = &mut *self.blocks.lock();
@@ -240,7 +323,7 @@ impl Space {
 
     /// Returns a range that was taken for a discard to the free blocks.
     pub(crate) fn give_back_told(&self, range: BlockRange) {
-        self.blocks.lock().free.give_back(range.start_block, range.len_blocks);
+        self.blocks.lock().give_unbacked(range.start_block, range.len_blocks);
     }
 
     /// The number of parts of all extents in use beyond their first ones; those of copies all count.
@@ -263,7 +346,8 @@ impl Space {
 
     /// Blocks that no extent holds.
     pub(crate) fn free_blocks(&self) -> u64 {
-        self.blocks.lock().free.free_blocks()
+        let blocks = self.blocks.lock();
+        blocks.free.free_blocks() + blocks.unbacked.as_ref().map_or(0, FreeMap::free_blocks)
     }
 
     /// Blocks in all.
@@ -284,7 +368,11 @@ impl Space {
     /// The free ranges in order of place.
     pub(crate) fn free_ranges(&self) -> Vec<BlockRange> {
         let range = |(start_block, len_blocks)| BlockRange { start_block, len_blocks };
-        self.blocks.lock().free.iter().map(range).collect()
+        let blocks = self.blocks.lock();
+        let unbacked = blocks.unbacked.iter().flat_map(FreeMap::iter);
+        let mut ranges: Vec<BlockRange> = blocks.free.iter().chain(unbacked).map(range).collect();
+        ranges.sort_unstable_by_key(|range| range.start_block);
+        ranges
     }
 }
 
@@ -348,7 +436,7 @@ impl Drop for Extent {
             core::mem::forget(self.copy.take());
         }
         self.space.further_parts.fetch_sub(further, Ordering::Relaxed);
-        let Blocks { free, untold, refcounts } = &mut *self.space.blocks.lock();
+        let Blocks { free, untold, refcounts, .. } = &mut *self.space.blocks.lock();
         for part in &self.parts {
             for range in refcounts.release(*part) {
                 free.give_back(range.start_block, range.len_blocks);

@@ -34,7 +34,24 @@ impl FreeMap {
         self.free_blocks
     }
 
-    fn largest(&self) -> u64 {
+    /// Where the last allocation ended.
+    pub fn cursor(&self) -> u64 {
+        self.cursor
+    }
+
+    /// The range from `at` on, or the first one after it, or else the first of all: start and length.
+    pub fn range_from(&self, at: u64) -> Option<(u64, u64)> {
+        if let Some((&start, &len)) = self.by_start.range(..=at).next_back()
+            && at < start + len
+        {
+            return Some((at, start + len - at));
+        }
+        let (&start, &len) = self.by_start.range(at..).chain(&self.by_start).next()?;
+        Some((start, len))
+    }
+
+    /// The length of the largest range; 0 if there is none.
+    pub fn largest(&self) -> u64 {
         self.by_len.last().map_or(0, |&(len, _)| len)
     }
 
@@ -62,7 +79,7 @@ impl FreeMap {
     }
 
     /// The ranges (start, length), in order of place.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
         self.by_start.iter().map(|(&start, &len)| (start, len))
     }
 

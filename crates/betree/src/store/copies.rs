@@ -115,7 +115,7 @@ impl Store {
             true => kept.parts(),
             false => kept_of_copy,
         };
-        match self.space.allocate_last(blocks as u64, usize::MAX, &kept) {
+        match self.allocate_last(blocks as u64, usize::MAX, &kept) {
             Some(copy) => extent.with_copy(copy),
             None => extent,
         }

@@ -1,5 +1,6 @@
 //! Nodes and pieces between memory and device: compression, checksums and places.
 
+mod backing;
 mod block_reuse;
 mod copies;
 mod queue;
@@ -18,6 +19,7 @@ use betree_platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use betree_platform::{BLOCK_BYTES, Codec};
 use xxhash_rust::xxh3::xxh3_64;
 
+pub(crate) use backing::STEP_BLOCKS_MIN;
 pub(crate) use copies::{COPIED_FROM_HEIGHT, CopyState};
 pub(crate) use read::{ReadScope, Reading, Together};
 pub(crate) use readahead::{LEAVES_AHEAD, Readahead, Request};
@@ -37,7 +39,7 @@ use crate::planted::{self, Bug};
 use crate::run::{Layers, Run};
 use crate::settings::Compression;
 use crate::space::{Extent, Space};
-use crate::upsert::Upsert;
+use crate::upsert::Bounded;
 
 /// The invariant of a buffer: it has the room that was asked for when it was made, or grown.
 const HAS_ROOM: &str = "a buffer has the room that it was made with";
@@ -63,7 +65,7 @@ pub(crate) struct Store {
     /// The zstd codec, if the platform brings one.
     pub zstd: Option<Arc<dyn Codec>>,
     /// The meaning of upserts.
-    pub upsert: Arc<dyn Upsert>,
+    pub upsert: Bounded,
     /// The clock by which values expire.
     pub clock: Clock,
     /// Reads in progress.

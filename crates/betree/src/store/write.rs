@@ -100,10 +100,8 @@ impl Form {
         {
             return Ok(Form { staying, copied: None, encoded: newer, is_folded: false });
         }
-        // What is written anew is written as it is read best. A checkpoint writes messages that cannot be
-        // applied as they are: their readers get the error.
-        let folded = piece.layers().map(|layers| only_folded(layers, upsert)).and_then(Result::ok).flatten();
-        if let Some(pairs) = folded {
+        // What is written anew is written as it is read best.
+        if let Some(pairs) = piece.layers().and_then(|layers| only_folded(layers, upsert)) {
             return Ok(Form { staying: Vec::new(), copied: None, encoded: Some(pairs), is_folded: true });
         }
         let (copied, encoded) = match piece.residency()? {
@@ -230,7 +228,7 @@ impl Store {
         buffer: &mut AlignedBuf,
     ) -> Result<Encoded> {
         let How { wants_copy, on_unread, .. } = how;
-        let upsert = &*self.upsert;
+        let upsert = &self.upsert;
         let forms =
             pieces.iter().zip(unchanged).map(|(piece, unchanged)| Form::of(piece, unchanged, kept, upsert));
         let forms = forms.collect::<Result<Vec<Form>>>()?;
@@ -321,10 +319,10 @@ impl Store {
     pub fn place_node(&self, encoded: Encoded) -> Result<Outgoing> {
         let Encoded { node, pieces, header_len, header_checksum, blocks, kept, wants_copy } = encoded;
         let kept_parts = kept.parts();
-        let extent = self.space.allocate_before(blocks as u64, usize::MAX, &kept_parts);
+        let extent = self.allocate(blocks as u64, usize::MAX, &kept_parts);
         let Some(mut extent) = extent else {
             kept.release();
-            return Err(Error::NoSpace);
+            return Err(self.no_room(blocks as u64));
         };
         if wants_copy {
             extent = self.with_node_copy(extent, blocks, &kept);

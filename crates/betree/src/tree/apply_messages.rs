@@ -324,7 +324,7 @@ impl Tree<'_> {
             let old_bytes = base.as_ref().and(basement).map_or(0, |basement| basement.piece.raw_bytes());
             let new_bytes = points.iter().map(|p| RunBuilder::bytes_of(&p.key, p.value)).sum::<usize>();
             let before_bytes = out.pushed_bytes();
-            merged(base, points, ranges, &expiry, &mut out)?;
+            merged(base, points, ranges, &expiry, &mut out);
             let out_bytes = out.pushed_bytes() - before_bytes;
             // Messages over an empty basement say nothing about the yield of merges.
             if old_bytes > 0 {

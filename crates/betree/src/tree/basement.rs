@@ -61,14 +61,14 @@ impl Tree<'_> {
     pub(super) fn basement_pairs(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Arc<Run>>> {
         let all = self.all_layers(pieces)?.into_iter().zip(pieces);
         let pairs = all.map(|(layers, piece)| {
-            let pairs = pairs_of(layers, self.upsert)?;
+            let pairs = pairs_of(layers, self.upsert);
             if piece.has_messages() {
                 let out_bytes = pairs.as_bytes().len();
                 self.dict.merge_yield.note(piece.raw_bytes(), out_bytes, self.geometry.node_bytes);
             }
-            Ok(pairs)
+            pairs
         });
-        pairs.collect()
+        Ok(pairs.collect())
     }
 
     /// A version of the leaf in which no basement has messages. No other node names the leaf.

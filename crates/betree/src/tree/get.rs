@@ -78,8 +78,7 @@ impl Tree<'_> {
                 return Err(error);
             }
         };
-        let value =
-            pending.iter().rev().try_fold(base, |old, delta| self.upsert.apply(old.as_deref(), delta))?;
+        let value = pending.iter().rev().fold(base, |old, delta| self.upsert.apply(old.as_deref(), delta));
         let expiry = self.expiry();
         Ok(value.filter(|value| !expiry.has_expired(value) || planted::is(Bug::ExpiredShown)))
     }

@@ -120,7 +120,9 @@ mod tests {
                 let rows = [row("ext4", 1.0), row(OURS, seconds)].join(",");
                 format!(r#"{{"workload":"{workload}","about":"work","memory_bytes":null,"rows":[{rows}]}}"#)
             };
-            let figures = ["age-git", "rename-dir-1", "rename-dir-1000"].map(figure).join(",");
+            let figures = ["age-git", "rename-dir-1", "rename-dir-1000", "clone-tree", "clone-tree-snapshot"]
+                .map(figure)
+                .join(",");
             format!(r#"{{"disk":"{disk}","scale":"full","figures":[{figures}]}}"#)
         };
         let dir = tempfile::tempdir().unwrap();
@@ -131,7 +133,8 @@ mod tests {
         let read = |name| std::fs::read_to_string(dir.path().join(name)).unwrap();
         let ratios = read("ratios.svg");
         assert!(ratios.contains("age-git") && ratios.contains("rename-dir-1000"), "{ratios}");
-        assert_eq!(ratios.matches("50 ×").count(), 3, "{ratios}");
+        assert_eq!(ratios.matches("50 ×").count(), 4, "{ratios}");
+        assert!(ratios.contains("clone-tree-snapshot") && !ratios.contains("clone-tree\n"), "{ratios}");
         assert!(read("sizes.svg").contains("rename a directory"));
         assert!(read("aging.svg").contains("age-git (hdd)"));
         std::fs::write(&hdd, "no report").unwrap();

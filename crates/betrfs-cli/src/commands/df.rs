@@ -16,7 +16,7 @@ use crate::tags;
 #[command(after_help = "\
 `data` is contents of files as stored, `metadata` names and attributes with the node table and its second copy, `held` \
 earlier versions that the last checkpoint, readers and backups still need, `pending` what changes in memory will take, \
-at its full size, and what fallocate keeps. `reserve` is kept for deletes and checkpoints; `available` is what a \
+at its full size, and what fallocate keeps. `reserve` is kept for deletes and checkpoints, and for the keys of what `available` has room for; `available` is what a \
 writer can get on the volume as large as it is: one made with `--grow-to` grows up to that size, which df(1) counts as \
 its own. All of these with superblocks and log are the size of the volume. `shared` is the part of data and metadata to which several \
 ways lead: clones, snapshots, and in nodes at the borders of copies what is beside them. The compression is that of \

@@ -4,20 +4,21 @@ mod picture;
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use betrfs::{InodeId, Objects, Volume};
 use betrfs_fuse::{Layout, MountEntry};
 use jiff::Timestamp;
+use rustix::fs::Mode;
 use serde::Serialize;
 
 use crate::commands::{change, layout, stats, usage};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::name::Name;
+use crate::place::{Place, itself};
 use crate::tags;
 use picture::{CELLS_MAX, Directory, PICTURE_BEGIN, Picture};
 
@@ -68,12 +69,13 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     let shown = arguments.picture.display().to_string();
     let cannot_write = |error: &std::io::Error| Failure::new(format!("cannot write {shown}: {error}"));
-    if !to_output && fs::symlink_metadata(&arguments.picture).is_ok() {
+    let place = (!to_output).then(|| Place::of(&arguments.picture));
+    if let Some(Ok(found)) = place.as_ref().and_then(|place| Some(place.as_ref().ok()?.find())) {
         if !arguments.force {
             return Err(Failure::new(format!("{shown} exists: `--force` replaces it")));
         }
         // One word too few, and the volume itself would be replaced.
-        if !is_picture(&arguments.picture).map_err(|error| cannot_write(&error))? {
+        if !is_picture(&found).map_err(|error| cannot_write(&error))? {
             return Err(Failure::new(format!("{shown} exists and is no picture: nothing was written")));
         }
     }
@@ -87,10 +89,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let picture =
         Picture { volume: &volume, at: Timestamp::now(), layout: &layout, directories: &directories };
     let svg = picture.svg();
-    if to_output {
-        return print(svg.trim_end());
-    }
-    write(&arguments.picture, arguments.force, svg.as_bytes()).map_err(|error| cannot_write(&error))?;
+    let Some(place) = place else { return print(svg.trim_end()) };
+    let written = place.and_then(|place| write(&place, arguments.force, svg.as_bytes()));
+    written.map_err(|error| cannot_write(&error))?;
     let volume_bytes = layout.sums().values().sum();
     let (cells, cell_bytes) = (layout.cells.len(), layout.cell_bytes);
     match arguments.format {
@@ -102,42 +103,28 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Writes the picture to a new file, or with `force` over an older one: the file that is emptied is looked at
-/// once more, as another may have got its name since.
-fn write(path: &Path, force: bool, svg: &[u8]) -> std::io::Result<()> {
-    let mut options = fs::File::options();
-    let mut file = match options.write(true).create_new(true).open(path) {
+/// Writes the picture to a new file, or with `force` in the place of an older one, which is looked at once
+/// more: another may have got its name since.
+fn write(place: &Place, force: bool, svg: &[u8]) -> std::io::Result<()> {
+    match place.make(Mode::from_raw_mode(0o666)) {
         Err(error) if force && error.kind() == ErrorKind::AlreadyExists => {
-            let file = fs::File::options().read(true).write(true).open(path)?;
-            if !file.metadata()?.is_file() || !begins_as_picture(&file)? {
+            if !is_picture(&place.find()?)? {
                 return Err(ErrorKind::AlreadyExists.into());
             }
-            file.set_len(0)?;
-            file
+            place.write_whole(svg)
         }
-        made => made?,
-    };
-    file.write_all(svg)
+        made => made?.write_all(svg),
+    }
 }
 
-/// Whether a file begins as pictures of this command do, or is empty.
-fn is_picture(path: &Path) -> std::io::Result<bool> {
-    if !fs::metadata(path)?.is_file() {
+/// Whether a file begins as pictures of this command do, or is empty. It is open without an effect on it.
+fn is_picture(found: &fs::File) -> std::io::Result<bool> {
+    if !found.metadata()?.is_file() {
         return Ok(false);
     }
-    begins_as_picture(&fs::File::open(path)?)
-}
-
-fn begins_as_picture(file: &fs::File) -> std::io::Result<bool> {
-    let mut begin = vec![0; PICTURE_BEGIN.len()];
-    let mut len = 0;
-    while let Some(rest) = begin.get_mut(len..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, len as u64)? {
-            0 => break,
-            read => len += read,
-        }
-    }
-    Ok(len == 0 || begin == PICTURE_BEGIN.as_bytes())
+    let mut begin = Vec::new();
+    fs::File::open(itself(found))?.take(PICTURE_BEGIN.len() as u64).read_to_end(&mut begin)?;
+    Ok(begin.is_empty() || begin == PICTURE_BEGIN.as_bytes())
 }
 
 /// What a mount's server tells, with the directories of the mount's root.

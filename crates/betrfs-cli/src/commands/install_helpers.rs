@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::failure::{Failure, Outcome};
 use crate::format::print;
 use crate::helper::HELPERS;
+use crate::place::Place;
 
 /// Types that mount(8) tries if it is given none, one a line; `*` stands for the kernel's own.
 const FILESYSTEMS: &str = "etc/filesystems";
@@ -170,8 +171,7 @@ fn change_filesystems(root: &Path, change: fn(&str) -> String) -> Result<bool, F
 fn write_whole(path: &Path, text: &str) -> Outcome {
     let dir = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(dir).map_err(|error| failed("make", dir, &error))?;
-    let beside = path.with_extension("betrfs-new");
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    let written = Place::of(path).and_then(|place| place.write_whole(text.as_bytes()));
     written.map_err(|error| failed("write", path, &error))
 }
 

@@ -6,14 +6,17 @@ mod in_docs;
 mod volume;
 
 use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
+use rustix::fs::{Mode, OFlags};
 
 use crate::failure::{Failure, Outcome};
 use crate::format::print;
 use crate::helper::{self, ExitCodes};
+use crate::place::Place;
 
 /// The section of pages about commands for the administration of a system.
 const COMMANDS: &str = "8";
@@ -45,8 +48,13 @@ pub fn run(arguments: &Arguments, program: clap::Command) -> Outcome {
         Some(Page { name: name.to_owned(), section: COMMANDS, text })
     });
     pages.extend(aliases);
+    let dir = &arguments.dir;
+    let failed = |error| Failure::new(format!("cannot write to {}: {error}", dir.display()));
+    fs::create_dir_all(dir).map_err(failed)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = rustix::fs::open(dir, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
     for page in &pages {
-        page.write_below(&arguments.dir)?;
+        page.write_below(open.as_fd(), dir)?;
     }
     print(format_args!("{}: {} manual pages", arguments.dir.display(), pages.len()))
 }
@@ -59,12 +67,16 @@ struct Page {
 }
 
 impl Page {
-    fn write_below(&self, dir: &Path) -> Outcome {
-        let dir = dir.join(format!("man{}", self.section));
+    /// Writes it below a directory that is open, and is shown by its path.
+    fn write_below(&self, open: BorrowedFd<'_>, dir: &Path) -> Outcome {
         let failed = |what: &Path, error| Failure::new(format!("cannot write {}: {error}", what.display()));
-        fs::create_dir_all(&dir).map_err(|error| failed(&dir, error))?;
-        let file = dir.join(format!("{}.{}", self.name, self.section));
-        fs::write(&file, &self.text).map_err(|error| failed(&file, error))
+        let section = format!("man{}", self.section);
+        let dir = dir.join(&section);
+        let open = Place::within(open, section).and_then(|place| place.open_or_make_dir());
+        let open = open.map_err(|error| failed(&dir, error))?;
+        let name = format!("{}.{}", self.name, self.section);
+        let written = Place::within(open.as_fd(), &name).and_then(|place| place.write_whole(&self.text));
+        written.map_err(|error| failed(&dir.join(name), error))
     }
 }
 

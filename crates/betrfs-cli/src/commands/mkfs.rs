@@ -110,14 +110,14 @@ pub fn run(arguments: &Arguments) -> Outcome {
     };
     let size = arguments.operand.or(arguments.size);
     let existing = if arguments.force { Existing::Overwritten } else { Existing::Kept };
-    let size_bytes = if arguments.dry_run {
-        would_make(volume, size, existing, &options)?
+    let (size_bytes, made) = if arguments.dry_run {
+        (would_make(volume, size, existing, &options)?, None)
     } else {
-        make(volume, size, existing, &options)?
+        let device = make(volume, size, existing, &options)?;
+        (device.len(), Some(Tags::of_device(device)?))
     };
     let geometry = Volume::check_format(size_bytes, &options)
         .map_err(|error| unmade(&volume.display().to_string(), size_bytes, &error))?;
-    let made = if arguments.dry_run { None } else { Some(Tags::read(volume)?) };
     let shown = volume.to_string_lossy();
     match arguments.format {
         Format::Text if arguments.quiet => Ok(()),
@@ -217,12 +217,17 @@ fn size_of(path: &Path, size: Option<u64>, device: Option<&FileDevice>) -> Resul
     size.ok_or_else(|| Failure::new(no_size()))
 }
 
-/// Makes a volume; returns its size in bytes.
-fn make(path: &Path, size: Option<u64>, existing: Existing, options: &FormatOptions) -> Result<u64, Failure> {
+/// Makes a volume; returns its file or block device, open and locked.
+fn make(
+    path: &Path,
+    size: Option<u64>,
+    existing: Existing,
+    options: &FormatOptions,
+) -> Result<Arc<FileDevice>, Failure> {
     let Some(mut device) = open(path, size, existing)? else {
         let size_bytes = size_of(path, size, None)?;
         refuse_growth(path, None, size_bytes, options)?;
-        return Ok(make_new(path, size_bytes, options)?.len());
+        return make_new(path, size_bytes, options);
     };
     let shown = path.display().to_string();
     // Before anything of what is there is lost.
@@ -236,7 +241,7 @@ fn make(path: &Path, size: Option<u64>, existing: Existing, options: &FormatOpti
     }
     let device = Arc::new(device);
     format(Arc::clone(&device), options).map_err(|error| unmade(&shown, device.len(), &error))?;
-    Ok(device.len())
+    Ok(device)
 }
 
 /// Makes a volume in a new file, never in one that is there already; returns the file, open and locked.

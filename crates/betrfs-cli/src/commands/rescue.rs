@@ -2,9 +2,11 @@
 
 mod copy;
 mod inherited;
+mod interrupt;
 mod later;
 mod list;
 mod target;
+mod unfinished;
 
 use std::cell::RefCell;
 use std::io::{self, BufWriter, Write};
@@ -29,6 +31,7 @@ use crate::name::Name;
 use crate::output::Output;
 use crate::replay;
 use copy::{Copy, Counts};
+use interrupt::Interrupt;
 use list::List;
 use target::Target;
 
@@ -57,6 +60,9 @@ is copied by its data. Files with several names of which none is left are in `.b
 `--format json` prints the list within a document, which also has the damaged structures and the number of objects; \
 `--list` writes its file nevertheless.
 
+Ctrl-C ends it and says how much was copied. The next call with the same volume and directory replaces a copy that was \
+not finished; it reads the volume again from its beginning.
+
 Exit codes:
   0  all of it was copied
   1  it failed
@@ -69,7 +75,7 @@ Examples:
 pub struct Arguments {
     /// The volume's file or block device
     volume: PathBuf,
-    /// The directory to copy to: an empty one, or one that is made
+    /// The directory to copy to: an empty one, one that is made, or that of an unfinished copy of this volume
     directory: PathBuf,
     /// Write the list of what is missing to this new file instead of standard output
     #[arg(long, value_name = "FILE")]
@@ -130,7 +136,9 @@ fn rescue(arguments: &Arguments, document: Option<&Rc<RefCell<JsonStream>>>, rep
     let lines = BufWriter::new(output.file.try_clone()?);
     let mut copies = false;
     let outcome = copy_out(arguments, device, Some(Box::new(lines)), document, report, &mut copies);
-    if !copies {
+    // The same command is to work the next time.
+    let is_interrupted = outcome.as_ref().is_err_and(|failure| failure.kind() == Kind::Interrupted);
+    if !copies || is_interrupted {
         output.unmake();
     }
     outcome
@@ -149,6 +157,7 @@ fn copy_out(
     let place = arguments.list.as_ref().map(|path| path.display().to_string());
     let place = place.unwrap_or_else(|| String::from("standard output"));
     let mut list = List::new(lines, document.cloned(), place);
+    let interrupt = Interrupt::watch(&shown)?;
     let mut unlisted = None;
     let mut tell = |found: betree::Finding| {
         if report.damage.len() < DAMAGE_MAX {
@@ -173,9 +182,10 @@ fn copy_out(
         let more = counted(report.damage_more, "damaged structure", "damaged structures");
         warn(&format!("{shown}: and {more} more"));
     }
-    let target = Target::open(&arguments.directory)?;
+    let target = Target::open(&arguments.directory, &arguments.volume)?;
     *copies = true;
-    let mut copy = Copy::new(target, list)?;
+    interrupt.begin_copy();
+    let mut copy = Copy::new(target, list, interrupt)?;
     let copied = rescue.copy(&mut copy).map_err(|error| failed(&shown, &error));
     let into = arguments.directory.display();
     let (counts, finished) = copy.finish(copied.as_ref().is_ok_and(ControlFlow::is_continue), &into);

@@ -59,6 +59,9 @@ fn why(error: &io::Error, dir: &Path) -> String {
         Some(Errno::NOTDIR) => "it is no directory; a symbolic link is not followed".to_owned(),
         Some(Errno::LOOP) => path::LOOPS.to_owned(),
         Some(Errno::AGAIN) => CHANGED.to_owned(),
+        Some(Errno::NOTEMPTY) => "everything in it was removed, but something else has been created there \
+            meanwhile; run the command again to remove that too"
+            .to_owned(),
         Some(Errno::PERM) => ownership::why_refused(dir).unwrap_or_else(|| {
             "only root and the user who mounted the volume may, in a sticky directory only as its owner, and \
              not if it or its parent is immutable or append-only (`lsattr -d` shows flags)"

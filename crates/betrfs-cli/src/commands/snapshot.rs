@@ -236,13 +236,13 @@ fn restore(dir: &Path, name: &OsStr, keep_as: Option<&OsStr>, dry_run: bool, for
         }
         Format::Text => {
             let (dir, shown, kept_as) = (dir.display(), name.display(), keep_as.display());
-            print(match is_kept {
+            print(on_one_line(&match is_kept {
                 None => format!("would restore {dir} to {shown}, and keep its present state as {kept_as}"),
                 Some(true) => {
                     format!("restored {dir} to {shown}; the state before is its snapshot {kept_as}")
                 }
                 Some(false) => format!("restored {dir} to {shown}; the state before becomes {kept_as}"),
-            })
+            }))
         }
     }
 }

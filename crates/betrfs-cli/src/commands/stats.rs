@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::commands::{change, metadata_copies};
 use crate::errors;
 use crate::failure::{Failure, Outcome};
-use crate::format::{print, print_json};
+use crate::format::{print, print_for_programs, print_json};
 use crate::name::{HexOf, Name};
 use crate::size;
 use crate::span;
@@ -87,7 +87,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     match arguments.format {
         StatsFormat::Text => print(told(&status)?.trim_end()),
         StatsFormat::Json => print_json(&Document::new(&mount, &status)),
-        StatsFormat::Prometheus => print(metrics_page(&status)?.trim_end()),
+        StatsFormat::Prometheus => print_for_programs(metrics_page(&status)?.trim_end()),
     }?;
     match arguments.reset_errors {
         true => change::by_server(&mount, &Order::ResetErrors).map(drop),

@@ -252,11 +252,11 @@ fn a_document_is_printed_whatever_happens() {
     let sample = Sample::new();
     fs::write(&path, &fs::read(&sample.path).unwrap()[..1 << 20]).unwrap();
     let told = error(&check(4));
-    assert!(told.contains("it should have 67108864 bytes, and has 1048576"), "{told}");
+    assert!(told.contains("it should have 67108864 bytes, and has 1048576 bytes"), "{told}");
     assert!(told.contains("`truncate -s 67108864`") && !told.contains("not a BetrFS volume"), "{told}");
     // The size that the file has, whole blocks or not.
     fs::write(&path, &fs::read(&sample.path).unwrap()[..40_000_000]).unwrap();
-    assert!(error(&check(4)).contains("bytes, and has 40000000;"), "{}", error(&check(4)));
+    assert!(error(&check(4)).contains("bytes, and has 40000000 bytes;"), "{}", error(&check(4)));
     // All superblocks.
     fs::copy(&sample.path, &path).unwrap();
     let file = OpenOptions::new().write(true).open(&path).unwrap();

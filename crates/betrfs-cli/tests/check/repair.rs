@@ -268,7 +268,7 @@ fn a_truncated_volume_is_told_as_such_by_each_option() {
         String::from_utf8(output.stderr).unwrap()
     };
     let plain = told("-n");
-    assert!(plain.contains("it should have 67108864 bytes, and has 33554432"), "{plain}");
+    assert!(plain.contains("it should have 67108864 bytes, and has 33554432 bytes"), "{plain}");
     for option in ["-p", "-y", "--repair"] {
         assert_eq!(told(option), plain, "{option}");
     }

@@ -68,11 +68,40 @@ impl Kv {
     }
 }
 
+fn betrfs(arguments: &[&str]) -> String {
+    let done = Command::new(env!("CARGO_BIN_EXE_betrfs")).args(arguments).output().unwrap();
+    String::from_utf8(done.stderr).unwrap()
+}
+
+#[test]
+fn a_store_and_a_volume_are_told_apart() {
+    let kv = Kv::new();
+    kv.prints(&["load"], b"ada,1815\n");
+    let store = kv.file.to_str().unwrap();
+    let [dir, new] = ["dir", "new"].map(|name| kv.path(name).display().to_string());
+    std::fs::create_dir(&dir).unwrap();
+    for command in [&["check", store][..], &["mount", store, &dir], &["rescue", store, &new], &["df", store]]
+    {
+        let told = betrfs(command);
+        assert!(told.contains(store) && told.contains("it is a key-value store"), "{command:?}: {told}");
+        assert!(told.contains("`betrfs kv`"), "{command:?}: {told}");
+    }
+    let volume = kv.path("volume");
+    betrfs(&["mkfs", volume.to_str().unwrap(), "64M", "-q"]);
+    let volume = Kv { folder: tempfile::tempdir().unwrap(), file: volume };
+    for command in [&["scan"][..], &["load"], &["stat"], &["check"]] {
+        let told = volume.fails(command, b"ada,1815\n");
+        assert!(told.contains("is not a store: it is a BetrFS volume with files"), "{command:?}: {told}");
+        assert!(told.contains("`betrfs mount`"), "{command:?}: {told}");
+    }
+}
+
 /// Flips a bit in each block that holds something, of the log and of nodes.
 fn damage(store: &Path) {
     let file = std::fs::File::options().read(true).write(true).open(store).unwrap();
     let mut flipped = 0;
-    for block in (1 << 20..128 << 20).step_by(4096) {
+    let end = file.metadata().unwrap().len();
+    for block in (1 << 20..end).step_by(4096) {
         let mut byte = [0];
         file.read_exact_at(&mut byte, block + 100).unwrap();
         if byte != [0] {

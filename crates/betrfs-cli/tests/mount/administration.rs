@@ -234,7 +234,25 @@ fn a_trim_gives_what_was_deleted_back_to_the_disk() {
         |more: &[&str]| Command::new("fstrim").arg("-v").args(more).arg(&mounted.dir).output().unwrap();
     let by_fstrim = said(&fstrim(&[]));
     assert!(by_fstrim.contains(" bytes) trimmed") && !by_fstrim.contains("(0 bytes)"), "{by_fstrim}");
-    assert!(!fstrim(&["-o", "1M"]).status.success());
+    let trimmed_of = |more: &[&str]| -> u64 {
+        let told = said(&fstrim(more));
+        let (_, bytes) = told.rsplit_once('(').unwrap();
+        bytes.split_once(' ').unwrap().0.parse().unwrap()
+    };
+    let all = trimmed_of(&[]);
+    let volume_bytes = fs::metadata(&mounted.volume).unwrap().len();
+    // The whole by its bounds, its end clipped (xfstests generic/260 and 288).
+    assert_eq!(trimmed_of(&["-o", "0", "-l", &(volume_bytes * 2).to_string()]), all);
+    let first = trimmed_of(&["-l", &(volume_bytes / 2).to_string()]);
+    let second = trimmed_of(&["-o", &(volume_bytes / 2).to_string()]);
+    assert!(first <= volume_bytes / 2 && second <= volume_bytes / 2, "{first} and {second}");
+    assert_eq!(first + second, all);
+    assert!(trimmed_of(&["-o", "64M", "-l", "1M"]) <= 1 << 20);
+    assert_eq!(trimmed_of(&["-m", &volume_bytes.to_string()]), 0, "no free range is as long as the volume");
+    for beyond in [volume_bytes, volume_bytes * 2, u64::MAX] {
+        let refused = fstrim(&["-o", &beyond.to_string()]);
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("Invalid argument"), "{refused:?}");
+    }
     mounted.remount();
     assert!(fs::read(mounted.path("kept")).unwrap() == noise(4 * MIB));
     mounted.umount();

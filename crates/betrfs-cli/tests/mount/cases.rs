@@ -14,6 +14,8 @@ enum On {
     Mount,
     /// The path of a volume that does not exist.
     NewVolume,
+    /// An empty directory.
+    Directory,
 }
 
 fn scripts() -> &'static Path {
@@ -34,6 +36,11 @@ fn run(name: &str, on: On) {
         }
         On::NewVolume => {
             script.arg(mounted.dir.with_file_name("new"));
+        }
+        On::Directory => {
+            let dir = mounted.dir.with_file_name("directory");
+            fs::create_dir(&dir).unwrap();
+            script.arg(dir);
         }
     }
     let output = script.output().unwrap();
@@ -73,14 +80,17 @@ cases! {
     file_handle_stale: "file-handle-stale.sh", Mount;
     idmapped_mount: "idmapped-mount.sh", Mount;
     inode_flags: "inode-flags.py", Mount;
+    mapping_full: "mapping-full.py", NewVolume;
     mount_options: "mount-options.sh", Mount;
     remount_ro: "remount-ro.sh", Mount;
     seek_negative: "seek-negative.py", Mount;
+    sgid_without_group_exec: "sgid-without-group-exec.py", Mount;
     sparse_blocks: "sparse-blocks.sh", Mount;
     suid_after_write: "suid-after-write.py", Mount;
     sync_is_not_durable: "sync-is-not-durable.sh", Mount;
     tree_with_dot_snapshots: "tree-with-dot-snapshots.sh", Mount;
     truncate_by_root_keeps_set_id: "truncate-by-root-keeps-set-id.sh", Mount;
+    umount_bind_mounts: "umount-bind-mounts.sh", Directory;
     umount_then_mount: "umount-then-mount.sh", Mount;
     volume_file_mode: "volume-file-mode.sh", NewVolume;
 }

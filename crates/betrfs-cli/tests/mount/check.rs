@@ -54,7 +54,10 @@ fn the_loop_device_of_a_mount_is_in_use_for_a_check_and_a_rescue() {
         Command::new("findmnt").args(["-n", "-o", "SOURCE", "-M"]).arg(&mounted.dir).output().unwrap();
     let source = String::from_utf8(source.stdout).unwrap().trim().to_owned();
     assert!(source.starts_with("/dev/loop"), "{source}");
-    check_failed(&run(["check", &source]), &[&source, "is in use"]);
+    check_failed(
+        &run(["check", &source]),
+        &[&source, "is in use by process", "(betrfs)", "it is mounted on"],
+    );
     let target = mounted.volume.with_file_name("rescued");
     refused(&run(["rescue", &source, target.to_str().unwrap()]), &[&source, "is in use"]);
     assert!(!target.exists());

@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Output;
 
+use crate::changes::change;
 use crate::mapping::Mapping;
 use crate::mounted::{Mounted, betrfs, ok, refused};
 
@@ -197,7 +198,7 @@ fn a_directory_below_which_something_is_mounted_is_not_removed() {
 #[test]
 fn on_a_read_only_mount_nothing_is_filled_or_emptied() {
     use rustix::io::Errno;
-    use rustix::ioctl::{Getter, NoArg, Setter, ioctl, opcode};
+    use rustix::ioctl::{Getter, ioctl, opcode};
     const SOURCE: u32 = opcode::read::<u64>(b'B', 1);
     const FILL: u32 = opcode::write::<u64>(b'B', 2);
     const EMPTY: u32 = opcode::none(b'B', 3);
@@ -208,11 +209,10 @@ fn on_a_read_only_mount_nothing_is_filled_or_emptied() {
     ok(&mounted.try_mount(&["-o", "ro"]));
     let (source, copy) =
         (File::open(mounted.path("source")).unwrap(), File::open(mounted.path("copy")).unwrap());
-    // SAFETY: the arguments have the types that the ioctls read and write.
-    let (filled, emptied) = unsafe {
-        let token = ioctl(&source, Getter::<SOURCE, u64>::new()).unwrap();
-        (ioctl(&copy, Setter::<FILL, u64>::new(token)), ioctl(&source, NoArg::<EMPTY>::new()))
-    };
+    // SAFETY: the argument has the type that the ioctl writes.
+    let token = unsafe { ioctl(&source, Getter::<SOURCE, u64>::new()) }.unwrap();
+    let filled = change(&copy, FILL, &token.to_le_bytes());
+    let emptied = change(&source, EMPTY, &[]);
     assert_eq!((filled, emptied), (Err(Errno::ROFS), Err(Errno::ROFS)));
     refused(&betrfs().arg("rm-tree").arg(mounted.path("source")).output().unwrap(), &["Read-only"]);
     assert_eq!(names(&mounted.path("source")), ["inner", "link", "small"]);

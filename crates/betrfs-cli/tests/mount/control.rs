@@ -2,14 +2,18 @@
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Gid, Uid};
 
-use crate::mounted::{Mounted, betrfs, ok, refused, wait_for_end};
+use crate::mounted::{Mounted, betrfs, ok, refused, told, wait_for_end};
 use crate::program::program_beside;
 
 /// A user without rights.
@@ -93,7 +97,12 @@ fn a_lazy_umount_does_not_disturb_users_of_the_mount() {
 /// Another user makes sockets with the same name, and silent connections until no more are accepted.
 #[test]
 fn other_users_are_neither_believed_nor_in_the_way() {
-    let mounted = Mounted::new();
+    let mounted = Mounted::unmounted();
+    // On such a mount any user may connect.
+    ok(&mounted.try_mount(&["-o", "users"]));
+    let copy = program_beside(&mounted);
+    fs::set_permissions(mounted.dir.parent().unwrap(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
     let name = sockets(&mounted).remove(0);
     let in_the_way = thread::spawn({
         let name = name.clone();
@@ -111,18 +120,69 @@ fn other_users_are_neither_believed_nor_in_the_way() {
                 let to = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
                 rustix::net::connect(&socket, &to).is_ok().then_some(socket)
             };
-            let silent: Vec<_> = std::iter::repeat_with(connect).take(500).flatten().collect();
+            let silent: Vec<_> = std::iter::repeat_with(connect).take(300).flatten().collect();
             (false_ones, silent)
         }
     });
     let (false_ones, silent) = in_the_way.join().unwrap();
-    assert!(!silent.is_empty());
+    assert!(silent.len() > 60);
     assert_eq!(sockets(&mounted).len(), 1 + false_ones.len());
-    assert!(mounted.stats()["uptime_seconds"].is_u64());
+    let start = Instant::now();
+    let server = mounted.server();
+    // Another user finds the server among them, and is heard.
+    let umount = Command::new(copy).arg("umount").arg(&mounted.dir).uid(5001).gid(5001).output().unwrap();
+    ok(&umount);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert!(!is_mounted(&mounted));
+    wait_for_end(server);
+    drop((false_ones, silent));
+}
+
+/// The socket of root's server is where nobody else can go, and goes with the server; what a killed server
+/// leaves there is removed by the next.
+#[test]
+fn the_socket_of_roots_server_is_roots_alone() {
+    let own = |mounted: &Mounted| {
+        let number = rustix::fs::stat(&mounted.dir).unwrap().st_dev;
+        let begin = format!("{}:{}-", rustix::fs::major(number), rustix::fs::minor(number));
+        let names = fs::read_dir("/run/betrfs").unwrap().map(|entry| entry.unwrap().path());
+        let is_own = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().contains(&begin);
+        names.filter(is_own).collect::<Vec<_>>()
+    };
+    let mounted = Mounted::new();
+    assert_eq!(fs::metadata("/run/betrfs").unwrap().permissions().mode() & 0o7777, 0o700);
+    assert_eq!(sockets(&mounted), Vec::<String>::new());
+    let before = own(&mounted);
+    assert_eq!(before.len(), 1, "{before:?}");
+    mounted.kill_server();
+    mounted.mount();
+    assert!(!before[0].exists(), "it is of a server that was killed");
+    let after = own(&mounted);
     let server = mounted.server();
     mounted.umount();
     wait_for_end(server);
-    drop((false_ones, silent));
+    assert!(!after[0].exists());
+}
+
+/// As in a container that shares the sockets of the system: root's number alone gives no rights.
+#[test]
+fn root_without_the_capability_administers_nothing() {
+    let mounted = Mounted::new();
+    let bare = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", "-all", "--inh-caps", "-all", env!("CARGO_BIN_EXE_betrfs")]);
+        command.args(arguments).arg(&mounted.dir).output().unwrap()
+    };
+    for arguments in [&["label", "--help"][..], &["stats"]] {
+        ok(&bare(arguments));
+    }
+    for arguments in
+        [&["check"][..], &["trim"], &["freeze", "--for", "1"], &["thaw"], &["stats", "--reset-errors"]]
+    {
+        let output = bare(arguments);
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(told(&output).contains("only root"), "{arguments:?}: {}", told(&output));
+    }
 }
 
 #[test]

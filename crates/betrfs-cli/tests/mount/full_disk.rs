@@ -114,3 +114,72 @@ fn deletes_and_a_trim_give_a_full_disk_room_again() {
     mounted.umount();
     ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
 }
+
+/// Takes every free byte of a disk.
+fn fill(disk: &Disk) -> PathBuf {
+    let path = disk.0.join("ballast");
+    let mut ballast = File::create(&path).unwrap();
+    let (large, small) = (vec![1; 1 << 20], vec![1; 4096]);
+    while ballast.write_all(&large).is_ok() {}
+    while ballast.write_all(&small).is_ok() {}
+    assert_eq!(free_bytes(disk), 0);
+    path
+}
+
+fn free_bytes(disk: &Disk) -> u64 {
+    let found = rustix::fs::statvfs(&disk.0).unwrap();
+    found.f_bavail * found.f_frsize
+}
+
+fn told(mounted: &Mounted, command: &str) {
+    ok(&betrfs().arg(command).arg(&mounted.dir).output().unwrap());
+}
+
+/// What was accepted can be written, and deletes give room back, although nothing else can.
+#[test]
+fn a_disk_without_a_free_byte_is_left_by_rm_and_trim() {
+    let (mounted, disk) = mounted_on_a_small_disk();
+    let durable = (0..200).find(|number| write_durably(&mounted, *number).is_err()).unwrap();
+    let _ = fs::remove_file(mounted.path(format!("f{durable}")));
+    fill(&disk);
+    told(&mounted, "sync");
+    mounted.umount();
+    mounted.mount();
+    (1..durable / 2).for_each(|number| fs::remove_file(mounted.path(format!("f{number}"))).unwrap());
+    told(&mounted, "sync");
+    told(&mounted, "trim");
+    assert!(free_bytes(&disk) > durable / 4 * FILE_BYTES as u64, "{} bytes came back", free_bytes(&disk));
+    mounted.umount();
+    ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
+    mounted.mount();
+    (durable / 2..durable).chain([0]).for_each(|number| {
+        assert!(fs::read(mounted.path(format!("f{number}"))).unwrap() == contents(number), "f{number}");
+    });
+    write_durably(&mounted, 1).unwrap();
+    mounted.umount();
+}
+
+/// Another program takes the room while data is in memory alone.
+#[test]
+fn a_disk_that_others_fill_refuses_nothing_that_was_accepted() {
+    let (mounted, disk) = mounted_on_a_small_disk();
+    disk.grow_to("120M");
+    write_durably(&mounted, 0).unwrap();
+    (1..12).for_each(|number| fs::write(mounted.path(format!("f{number}")), contents(number)).unwrap());
+    let ballast = fill(&disk);
+    told(&mounted, "sync");
+    let refused = (12..100).find_map(|number| write_durably(&mounted, number).err()).unwrap();
+    assert_eq!(refused.raw_os_error(), Some(Errno::NOSPC.raw_os_error()), "{refused}");
+    assert_eq!(mounted.stats()["state"]["is"], "device-full");
+    fs::remove_file(mounted.path("f1")).unwrap();
+    mounted.umount();
+    mounted.mount();
+    (2..12).for_each(|number| {
+        assert!(fs::read(mounted.path(format!("f{number}"))).unwrap() == contents(number), "f{number}");
+    });
+    fs::remove_file(ballast).unwrap();
+    write_durably(&mounted, 200).unwrap();
+    assert_eq!(mounted.stats()["state"]["is"], "writable");
+    mounted.umount();
+    ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
+}

@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use crate::changes::change;
 use crate::mounted::{Mounted, betrfs, ok, refused, told};
 
 /// The program under a helper's name.
@@ -135,7 +136,7 @@ fn an_interrupted_mount_mounts_nothing_and_its_code_is_8() {
 #[test]
 fn a_remount_changes_the_named_options_and_the_server_heeds_it() {
     use rustix::io::Errno;
-    use rustix::ioctl::{NoArg, ioctl, opcode};
+    use rustix::ioctl::opcode;
     const EMPTY: u32 = opcode::none(b'B', 3);
     let mounted = Mounted::unmounted();
     ok(&mounted.try_mount(&["-o", "nodev"]));
@@ -145,8 +146,7 @@ fn a_remount_changes_the_named_options_and_the_server_heeds_it() {
         let mut command = Command::new(helper(&mounted, "mount.fuse.betrfs"));
         command.arg(&mounted.volume).arg(&mounted.dir).args(["-o", options]).output().unwrap()
     };
-    // SAFETY: the ioctl takes no argument.
-    let empty = || unsafe { ioctl(&dir, NoArg::<EMPTY>::new()) };
+    let empty = || change(&dir, EMPTY, &[]);
     ok(&remount("remount,ro"));
     let options = options_of(&mounted);
     assert!(options.starts_with("ro,") && options.contains("nodev"), "{options}");

@@ -7,13 +7,14 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags};
 use rustix::process::{Gid, Uid};
 
-use crate::mounted::{Mounted, betrfs, ok};
+use crate::mounted::{Mounted, betrfs, ok, refused};
 
 /// The owner of the program, and the user who changes it.
 const OWNER: u32 = 1;
@@ -187,6 +188,12 @@ fn only(path: &Path, what: StatxFlags) -> rustix::fs::Statx {
     rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, what).unwrap()
 }
 
+/// The status as the server has it.
+fn by_server(path: &Path) -> rustix::fs::Statx {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
+    rustix::fs::statx(CWD, path, flags, StatxFlags::BASIC_STATS).unwrap()
+}
+
 #[test]
 fn counts_of_names_are_up_to_date() {
     let mounted = Mounted::new();
@@ -229,6 +236,51 @@ fn counts_of_names_are_up_to_date() {
     assert_eq!(open.metadata().unwrap().nlink(), 0, "unlink while open");
 }
 
+/// Creates files in a directory until it is removed, or `stop` is set.
+fn keep_creating(dir: &Path, stop: &AtomicBool) {
+    for number in 0.. {
+        if stop.load(Ordering::Relaxed) || File::create(dir.join(format!("new{number}"))).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_removal_that_fails_midway_leaves_no_removed_name() {
+    let mounted = Mounted::new();
+    let dir = mounted.path("tree");
+    let old = ["a", "b", "deep", "deep/c", ".betrfs-snapshots/monday", ".betrfs-snapshots/monday/a"];
+    let failed = (0..50).any(|_| {
+        fs::create_dir_all(dir.join("deep")).unwrap();
+        ["a", "b", "deep/c"].iter().for_each(|name| fs::write(dir.join(name), name).unwrap());
+        fs::create_dir(dir.join(".betrfs-snapshots/monday")).unwrap();
+        // The kernel knows all of them.
+        for name in old {
+            fs::symlink_metadata(dir.join(name)).unwrap();
+        }
+        let stop = AtomicBool::new(false);
+        let removed = thread::scope(|scope| {
+            scope.spawn(|| keep_creating(&dir, &stop));
+            let removed = betrfs().args(["rm-tree", "--snapshots"]).arg(&dir).output().unwrap();
+            stop.store(true, Ordering::Relaxed);
+            removed
+        });
+        if removed.status.success() {
+            return false;
+        }
+        refused(&removed, &["something else has been created there", "run the command again"]);
+        true
+    });
+    assert!(failed, "no file was ever created in time");
+    for name in old {
+        let found = fs::symlink_metadata(dir.join(name)).map(drop).map_err(|error| error.kind());
+        assert_eq!(found, Err(ErrorKind::NotFound), "{name}");
+    }
+    let mut names = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(names.all(|name| name.to_string_lossy().starts_with("new")));
+    ok(&betrfs().arg("rm-tree").arg(&dir).output().unwrap());
+}
+
 #[test]
 fn sizes_blocks_and_times_are_up_to_date() {
     let mounted = Mounted::new();
@@ -253,8 +305,7 @@ fn sizes_blocks_and_times_are_up_to_date() {
         // First one by one: a request for all would refresh all.
         let parts = [StatxFlags::SIZE, StatxFlags::BLOCKS, StatxFlags::MTIME, StatxFlags::CTIME];
         let [size, blocks, mtime, ctime] = parts.map(|part| only(&path, part));
-        mounted.remount();
-        let after = only(&path, StatxFlags::BASIC_STATS);
+        let after = by_server(&path);
         assert_eq!(size.stx_size, after.stx_size, "{what}");
         assert_eq!(blocks.stx_blocks, after.stx_blocks, "{what}");
         let at = |time: &rustix::fs::StatxTimestamp| (time.tv_sec, time.tv_nsec);

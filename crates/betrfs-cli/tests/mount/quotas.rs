@@ -192,7 +192,7 @@ fn quotas_are_set_shown_listed_and_cleared_and_bad_input_changes_nothing() {
     for (arguments, words) in [
         (&["10X"][..], "is not a size"),
         (&["-1"], "unexpected argument"),
-        (&["1.5G"], "is not a size"),
+        (&["1.5.2G"], "is not a size"),
         (&[], "required"),
         (&["1G", "--objects", "lots"], "is not a number of objects"),
         (&["1G", "--objects", "+3"], "is not a number of objects"),

@@ -1,4 +1,5 @@
 //! Clones, snapshots and removals by users on a mount that lets them, and what keeps them from it.
+#![allow(unsafe_code)] // An ioctl, whose argument only its number describes.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
@@ -9,6 +10,7 @@ use std::process::{Command, Output};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::attributes::open_to_all;
+use crate::changes::change;
 use crate::mounted::{Mounted, betrfs, ok, refused};
 use crate::program::program_beside;
 
@@ -123,7 +125,7 @@ fn users_clone_snapshot_and_remove_what_is_theirs_as_a_whole_and_nothing_else() 
     rustix::mount::mount("none", tree.join("a"), "tmpfs", MountFlags::empty(), None).unwrap();
     refused(&as_user(&mounted, ADA, &["rm-tree"], &[&tree]), &["mounted"]);
     // The server refuses it too, with EBUSY, whatever program asks to have the directory emptied.
-    let empty = "import fcntl, os, sys\ntry: fcntl.ioctl(os.open(sys.argv[1], 0), 0x4203)\nexcept OSError as e: sys.exit(e.errno)";
+    let empty = "import os, sys\ntry: os.setxattr(sys.argv[1], 'system.betrfs.change', b'\\x03\\x42\\0\\0', 3)\nexcept OSError as e: sys.exit(e.errno)";
     let mut python = Command::new("python3");
     let emptied = python.args(["-c", empty]).arg(&tree).uid(ADA).gid(ADA).status().unwrap();
     assert_eq!(emptied.code(), Some(16));
@@ -157,4 +159,28 @@ fn a_clone_by_a_user_reads_the_records_in_one_scan() {
     let queries =
         mounted.tree_queries_of(|| ok(&as_user(&mounted, ADA, &["clone"], &[&tree, &mounted.path("copy")])));
     assert!(queries <= 30, "{queries}");
+}
+
+/// What the server remembers for users has a bound for each.
+#[test]
+fn a_users_many_sources_take_none_from_root() {
+    use rustix::ioctl::{Getter, ioctl, opcode};
+    const SOURCE: u32 = opcode::read::<u64>(b'B', 1);
+    const FILL: u32 = opcode::write::<u64>(b'B', 2);
+    let mounted = mounted("user_clone_allowed");
+    fs::write(mounted.path("roots"), b"of root").unwrap();
+    fs::write(mounted.path("copy"), b"").unwrap();
+    fs::write(mounted.path("adas"), b"of ada").unwrap();
+    chown(mounted.path("adas"), Some(ADA), Some(ADA)).unwrap();
+    let source = fs::File::open(mounted.path("roots")).unwrap();
+    // SAFETY: the argument has the type that the ioctl writes.
+    let token = unsafe { ioctl(&source, Getter::<SOURCE, u64>::new()) }.unwrap();
+    let many = "import fcntl, os, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+for _ in range(1500): fcntl.ioctl(file, 0x80084201, bytearray(8))";
+    let mut python = Command::new("python3");
+    ok(&python.args(["-c", many]).arg(mounted.path("adas")).uid(ADA).gid(ADA).output().unwrap());
+    let copy = fs::File::open(mounted.path("copy")).unwrap();
+    assert_eq!(change(&copy, FILL, &token.to_le_bytes()), Ok(()));
+    assert_eq!(fs::read(mounted.path("copy")).unwrap(), b"of root");
 }

@@ -10,7 +10,7 @@ use rustix::net::UCred;
 use rustix::process::Pid;
 
 use super::probe::Probe;
-use super::sockets::{connect, may_serve, sockets};
+use super::sockets::{Address, connect, is_private, may_serve, sockets};
 use super::timed::{Timed, write_until};
 use super::{ANSWER_BYTES_MAX, ANSWER_TIME_MAX, CLEAN, FAREWELL, HEARD, LIVE, LOOK_EVERY, PING, STATUS};
 use crate::errno::is_dead;
@@ -63,10 +63,15 @@ impl Line {
     pub fn open(mount: &MountEntry) -> Result<Line, Unheard> {
         let until = Instant::now() + ANSWER_TIME_MAX;
         let mut last = None;
-        let mut probe = None;
+        let mut probe: Option<Probe> = None;
         while Instant::now() < until {
-            for name in sockets(mount) {
-                match connect(&name) {
+            // The name that the mount itself reports is among the others, which may be very many.
+            let reported = match probe.as_mut().and_then(Probe::answered) {
+                Some(Ok(Some(name))) => Some(Address::Abstract(name.clone())),
+                _ => None,
+            };
+            for address in reported.into_iter().chain(sockets(mount)) {
+                match connect(&address) {
                     Ok((socket, peer)) if may_serve(peer.uid, mount) => {
                         let server = Pid::from_raw(peer.pid.as_raw_pid());
                         let mut line = Line { stream: socket.into(), server, until };
@@ -81,7 +86,11 @@ impl Line {
             // A new mount has no socket yet; one whose server has died has none any more.
             let probe = probe.get_or_insert_with(|| Probe::start(mount));
             match probe.answered() {
-                Some(Err(errno)) if is_dead(errno) => return Err(Unheard::Dead),
+                Some(Err(errno)) if is_dead(*errno) => return Err(Unheard::Dead),
+                // Its only socket is where this user may not go.
+                Some(Ok(None)) if is_private(mount) && sockets(mount).is_empty() => {
+                    return Err(Unheard::Refused);
+                }
                 _ => thread::sleep(LOOK_EVERY),
             }
         }
@@ -147,7 +156,7 @@ impl Line {
     }
 
     pub(super) fn ask(&mut self, request: &str) -> Result<(), Unheard> {
-        let asked = write_until(&mut self.stream, request.as_bytes(), self.until);
+        let asked = write_until(&self.stream, request.as_bytes(), self.until);
         asked.map_err(|error| self.unheard(error))
     }
 
@@ -179,7 +188,7 @@ impl Patient {
     /// Another connection to the same server; `None` if it no longer listens: it has sent all, or has died.
     fn again(&self) -> Option<Line> {
         let until = Instant::now() + ANSWER_TIME_MAX;
-        let connections = sockets(&self.mount).into_iter().filter_map(|name| connect(&name).ok());
+        let connections = sockets(&self.mount).into_iter().filter_map(|address| connect(&address).ok());
         let of_server = |peer: UCred| Pid::from_raw(peer.pid.as_raw_pid()) == self.server;
         let (socket, _) = connections.into_iter().find(|(_, peer)| of_server(*peer))?;
         Some(Line { stream: socket.into(), server: self.server, until })

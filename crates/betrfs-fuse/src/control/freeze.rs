@@ -24,12 +24,12 @@ const NOT_FROZEN: &str = "it is not frozen";
 const ANY: &str = "any";
 
 /// Freezes in a thread of its own, until the end of the freeze.
-pub(super) fn freeze(mut stream: UnixStream, seconds: &str, served: &Arc<dyn Served>) -> io::Result<()> {
+pub(super) fn freeze(stream: UnixStream, seconds: &str, served: &Arc<dyn Served>) -> io::Result<()> {
     let seconds: u64 = seconds.trim_end().parse().map_err(io::Error::other)?;
     let time = (seconds > 0).then(|| Duration::from_secs(seconds));
     let served = Arc::clone(served);
     thread::Builder::new().name("betrfs-freeze".into()).spawn(move || {
-        let mut say = |line: &str| write_until(&mut stream, line.as_bytes(), Instant::now() + PATIENCE);
+        let say = |line: &str| write_until(&stream, line.as_bytes(), Instant::now() + PATIENCE);
         let ended = served.freeze(time, &mut |step| match step {
             Step::Holds => say("holds\n"),
             Step::StandsStill(number) => {
@@ -55,19 +55,19 @@ fn limit(time: Option<Duration>) -> String {
 }
 
 /// Thaws. The end is waited for in a thread of its own; that it begins needs none.
-pub(super) fn thaw(mut stream: UnixStream, which: &str, served: &Arc<dyn Served>) -> io::Result<()> {
+pub(super) fn thaw(stream: UnixStream, which: &str, served: &Arc<dyn Served>) -> io::Result<()> {
     let number = match which.trim_end() {
         ANY => None,
         number => Some(number.parse().map_err(io::Error::other)?),
     };
     if !served.thaw(number) {
         let line = format!("failed {NOT_FROZEN}\n");
-        return write_until(&mut stream, line.as_bytes(), Instant::now() + PATIENCE);
+        return write_until(&stream, line.as_bytes(), Instant::now() + PATIENCE);
     }
     let served = Arc::clone(served);
     thread::Builder::new().name("betrfs-thaw".into()).spawn(move || {
         served.await_thaw();
-        if let Err(error) = write_until(&mut stream, b"thawed\n", Instant::now() + PATIENCE) {
+        if let Err(error) = write_until(&stream, b"thawed\n", Instant::now() + PATIENCE) {
             tracing::info!("the client that thawed is gone: {error}");
         }
     })?;

@@ -1,5 +1,8 @@
-//! Whether the server of a mount is alive, asked through the kernel.
+//! Whether the server of a mount is alive, and the name of its socket, asked through the kernel.
 
+use std::ffi::OsStr;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::mpsc;
 use std::thread;
 
@@ -7,12 +10,19 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Uid;
 
+use super::SOCKET_ATTRIBUTE;
 use crate::mount_info::{MountEntry, mount_id};
+
+/// The name of a server's abstract socket, if it has one.
+type Answer = Result<Option<Vec<u8>>, Errno>;
+
+/// The longest name of a socket.
+const NAME_BYTES_MAX: usize = 108;
 
 /// A request through the kernel, which passes it to the server, or answers itself if that is dead.
 pub(super) struct Probe {
-    answer: mpsc::Receiver<Result<(), Errno>>,
-    answered: Option<Result<(), Errno>>,
+    answer: mpsc::Receiver<Answer>,
+    answered: Option<Answer>,
 }
 
 impl Probe {
@@ -32,19 +42,25 @@ impl Probe {
     }
 
     /// The answer, once there is one.
-    pub fn answered(&mut self) -> Option<Result<(), Errno>> {
-        self.answered = self.answered.or_else(|| self.answer.try_recv().ok());
-        self.answered
+    pub fn answered(&mut self) -> Option<&Answer> {
+        self.answered = self.answered.take().or_else(|| self.answer.try_recv().ok());
+        self.answered.as_ref()
     }
 }
 
-fn ask_kernel(mount: &MountEntry) -> Result<(), Errno> {
+fn ask_kernel(mount: &MountEntry) -> Answer {
     let root = rustix::fs::open(&mount.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     // Another mount in its place says nothing about this one.
     if mount_id(&root).is_ok_and(|id| id != mount.id) {
         return Err(Errno::STALE);
     }
-    rustix::fs::fstatfs(root).map(|_| ())
+    rustix::fs::fstatfs(&root)?;
+    let itself = format!("/proc/self/fd/{}", root.as_raw_fd());
+    let mut name = [0; NAME_BYTES_MAX];
+    let attribute = OsStr::from_bytes(SOCKET_ATTRIBUTE);
+    // A server of an older version has none.
+    let len = rustix::fs::getxattr(itself, attribute, &mut name[..]).ok();
+    Ok(len.and_then(|len| Some(name.get(..len)?.to_vec())))
 }
 
 /// Makes this thread a user's, if it is root's: a user's mount refuses even root.

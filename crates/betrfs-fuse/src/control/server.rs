@@ -15,9 +15,11 @@ use betrfs::{QuotaLimits, Report, Scrubbed};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
-use rustix::net::sockopt::socket_peercred;
 
 use super::backup::{self, BackupPart};
+use super::peer::{Peer, Requires, requires};
+use super::private::PrivateSocket;
+use super::shares::Shares;
 use super::timed::{Timed, write_until};
 use super::turn::Turn;
 use super::{
@@ -32,8 +34,10 @@ use crate::layout::Layout;
 
 /// How long a server waits for a client's request, and for the client to read the answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// Number of clients that may wait for the farewell; one more drops the first.
+/// Number of clients that may wait for the farewell; one more drops the first of the user who has most.
 pub(super) const WAITING_MAX: usize = 64;
+/// Number of clients of a socket that have made no request yet.
+const CONNECTIONS_MAX: usize = 64;
 /// The longest request: an order with a label of 255 bytes, each of them escaped.
 const REQUEST_BYTES_MAX: u64 = 2048;
 
@@ -125,6 +129,9 @@ pub trait Served: Send + Sync {
     /// Waits for the end of a freeze that is about to end.
     fn await_thaw(&self);
 
+    /// Whether a process has the capability to administer file systems.
+    fn is_administrator(&self, process: u32) -> bool;
+
     /// Whether any user may have the mount removed.
     fn is_removed_for_all(&self) -> bool;
 
@@ -150,8 +157,11 @@ struct Turns {
 
 /// The server's end.
 pub struct Control {
-    listener: UnixListener,
-    pub(super) waiting: Arc<Mutex<Vec<UnixStream>>>,
+    listeners: Vec<UnixListener>,
+    _private: Option<PrivateSocket>,
+    /// The name of the abstract socket.
+    name: Option<String>,
+    pub(super) waiting: Arc<Mutex<Shares<UnixStream>>>,
     is_ended: Arc<AtomicBool>,
     /// The work of which a client gets a report.
     pub(super) reported: [Turn; 2],
@@ -164,32 +174,53 @@ impl Control {
     /// The operating system's.
     pub fn listen(device: (u32, u32), unique: u64, served: Arc<dyn Served>) -> io::Result<Control> {
         let name = format!("{}{unique:016x}", name_of(device));
-        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
-        let waiting = Arc::new(Mutex::new(Vec::new()));
-        let is_ended = Arc::new(AtomicBool::new(false));
-        let turns = Turns::default();
+        let private = PrivateSocket::listen(&name).unwrap_or_else(|error| {
+            tracing::warn!("other users can get in the way of commands for this mount: {error}");
+            None
+        });
+        let (private, listener) = private.unzip();
+        let mut listeners = Vec::from_iter(listener);
+        let is_found_by_all = private.is_none() || served.is_removed_for_all();
+        if is_found_by_all {
+            listeners.push(UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?);
+        }
+        let turns = Arc::new(Turns::default());
         let control = Control {
-            listener: listener.try_clone()?,
-            waiting: Arc::clone(&waiting),
-            is_ended: Arc::clone(&is_ended),
+            listeners,
+            _private: private,
+            name: is_found_by_all.then_some(name),
+            waiting: Arc::new(Mutex::new(Shares::new(WAITING_MAX))),
+            is_ended: Arc::new(AtomicBool::new(false)),
             reported: [turns.check.clone(), turns.scrub.clone()],
         };
-        thread::Builder::new().name("betrfs-control".into()).spawn(move || {
-            for stream in listener.incoming() {
-                if is_ended.load(Ordering::Acquire) {
-                    return;
+        for listener in &control.listeners {
+            let acceptor = Acceptor {
+                served: Arc::clone(&served),
+                waiting: Arc::clone(&control.waiting),
+                turns: Arc::clone(&turns),
+                connections: Arc::new(Mutex::new(Shares::new(CONNECTIONS_MAX))),
+            };
+            let (listener, is_ended) = (listener.try_clone()?, Arc::clone(&control.is_ended));
+            let accept = move || {
+                for stream in listener.incoming() {
+                    if is_ended.load(Ordering::Acquire) {
+                        return;
+                    }
+                    match stream {
+                        Ok(stream) => acceptor.accept(stream),
+                        // Out of descriptors, for example.
+                        Err(_) => thread::sleep(LOOK_EVERY),
+                    }
                 }
-                let Ok(stream) = stream else {
-                    // Out of descriptors, for example.
-                    thread::sleep(LOOK_EVERY);
-                    continue;
-                };
-                if let Err(error) = answer(stream, &served, &waiting, &turns) {
-                    tracing::debug!("a client of the control socket got no answer: {error}");
-                }
-            }
-        })?;
+            };
+            thread::Builder::new().name("betrfs-control".into()).spawn(accept)?;
+        }
         Ok(control)
+    }
+
+    /// The name of the abstract socket, if there is one.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// Waits for a check and a scrub that the end of the mount has interrupted, until their clients know.
@@ -204,7 +235,7 @@ impl Control {
     /// socket's buffer.
     pub fn tell<E: Display>(&self, closed: &Result<(), E>) {
         let message = closed.as_ref().err().map_or_else(|| CLEAN.to_owned(), ToString::to_string);
-        for mut stream in self.waiting.lock().drain(..) {
+        for mut stream in self.waiting.lock().take() {
             let told = stream.set_nonblocking(true).and_then(|()| stream.write_all(message.as_bytes()));
             if let Err(error) = told {
                 tracing::debug!("a client no longer waits for the farewell: {error}");
@@ -217,32 +248,82 @@ impl Drop for Control {
     fn drop(&mut self) {
         // Ends the thread, which drops what it serves, and with it the connection's descriptor.
         self.is_ended.store(true, Ordering::Release);
-        if let Err(errno) = rustix::net::shutdown(&self.listener, Shutdown::Both) {
-            tracing::debug!("the socket is not shut down: {errno}");
+        for listener in &self.listeners {
+            if let Err(errno) = rustix::net::shutdown(listener, Shutdown::Both) {
+                tracing::debug!("the socket is not shut down: {errno}");
+            }
         }
     }
 }
 
-/// Answers one connection: of root or of the server's user, or of another one that may have the mount
-/// removed.
+/// Accepts the connections of a socket.
+struct Acceptor {
+    served: Arc<dyn Served>,
+    waiting: Arc<Mutex<Shares<UnixStream>>>,
+    turns: Arc<Turns>,
+    /// Those that have made no request yet.
+    connections: Arc<Mutex<Shares<Arc<UnixStream>>>>,
+}
+
+impl Acceptor {
+    /// Answers a connection in a thread of its own: a client that is silent holds up no other.
+    fn accept(&self, stream: UnixStream) {
+        let peer = match Peer::of(&stream) {
+            Ok(peer) if peer.may(Requires::AnyUser, &*self.served) => peer,
+            _ => return,
+        };
+        let stream = Arc::new(stream);
+        if let Some(gone) = self.connections.lock().push(peer.uid(), Arc::clone(&stream)) {
+            // Its thread ends then.
+            let _ = gone.shutdown(std::net::Shutdown::Both);
+        }
+        let (served, waiting) = (Arc::clone(&self.served), Arc::clone(&self.waiting));
+        let (turns, connections) = (Arc::clone(&self.turns), Arc::clone(&self.connections));
+        let answering = thread::Builder::new().name("betrfs-asked".into()).spawn(move || {
+            let request = greet(&stream, &peer, &*served);
+            connections.lock().retain(|other| !Arc::ptr_eq(other, &stream));
+            let answered = request.and_then(|request| {
+                let stream = stream.try_clone()?;
+                answer(stream, &request, peer.uid(), &served, &waiting, &turns)
+            });
+            if let Err(error) = answered {
+                tracing::debug!("a client of the control socket got no answer: {error}");
+            }
+        });
+        if let Err(error) = answering {
+            tracing::debug!("no thread for a client of the control socket: {error}");
+        }
+    }
+}
+
+/// Greets a client; returns its request, if the client may make it.
+fn greet(stream: &UnixStream, peer: &Peer, served: &dyn Served) -> io::Result<String> {
+    let greeting = if served.is_over() { OVER } else { LIVE };
+    write_until(stream, greeting.as_bytes(), Instant::now() + PATIENCE)?;
+    let request = request(stream)?;
+    let requires = requires(&request).ok_or(Errno::INVAL)?;
+    match peer.may(requires, served) {
+        true => Ok(request),
+        false => {
+            if requires == Requires::Administration && peer.is_owner() {
+                // Each of these requests can be answered so.
+                let why = b"failed only root with the capability CAP_SYS_ADMIN may do that\n";
+                write_until(stream, why, Instant::now() + PATIENCE)?;
+            }
+            Err(Errno::PERM.into())
+        }
+    }
+}
+
+/// Answers a request that the client may make.
 fn answer(
-    mut stream: UnixStream,
+    stream: UnixStream,
+    request: &str,
+    uid: u32,
     served: &Arc<dyn Served>,
-    waiting: &Mutex<Vec<UnixStream>>,
+    waiting: &Mutex<Shares<UnixStream>>,
     turns: &Turns,
 ) -> io::Result<()> {
-    let peer = socket_peercred(&stream)?.uid;
-    let is_other = !peer.is_root() && peer != rustix::process::geteuid();
-    if is_other && !served.is_removed_for_all() {
-        return Err(Errno::PERM.into());
-    }
-    let greeting = if served.is_over() { OVER } else { LIVE };
-    write_until(&mut stream, greeting.as_bytes(), Instant::now() + PATIENCE)?;
-    let request = request(&stream)?;
-    let is_for_all = request.starts_with(UNMOUNT) || [FAREWELL, PING].contains(&request.as_str());
-    if is_other && !is_for_all {
-        return Err(Errno::PERM.into());
-    }
     if let Some(number) = request.strip_prefix(UNMOUNT) {
         return unmount::answer(stream, number, served, &turns.unmount);
     }
@@ -267,20 +348,18 @@ fn answer(
     if let Some(which) = request.strip_prefix(THAW) {
         return freeze::thaw(stream, which, served);
     }
-    match request.as_str() {
-        STATUS => write_until(&mut stream, &served.status(), Instant::now() + PATIENCE),
+    match request {
+        STATUS => write_until(&stream, &served.status(), Instant::now() + PATIENCE),
         CHECK => check::answer(stream, served, &turns.check),
         BACKUP => backup::answer(stream, served, &turns.backup),
         CLOSING => closing::answer(stream, served, &turns.closing),
-        PING => write_until(&mut stream, HEARD.as_bytes(), Instant::now() + PATIENCE),
+        PING => write_until(&stream, HEARD.as_bytes(), Instant::now() + PATIENCE),
         FAREWELL => {
             let mut waiting = waiting.lock();
             // Sent under the lock, so that the client reads it before the farewell.
-            write_until(&mut stream, HEARD.as_bytes(), Instant::now() + PATIENCE)?;
-            if waiting.len() == WAITING_MAX {
-                waiting.remove(0);
-            }
-            waiting.push(stream);
+            write_until(&stream, HEARD.as_bytes(), Instant::now() + PATIENCE)?;
+            // What is dropped here is heard as the end of the server.
+            drop(waiting.push(uid, stream));
             Ok(())
         }
         _ => Err(Errno::INVAL.into()),

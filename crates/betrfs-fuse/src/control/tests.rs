@@ -8,6 +8,7 @@ use betree::{OnDamage, ScrubFrom, ScrubOptions, ScrubStep};
 use betrfs::{QuotaLimits, Report, Scrubbed};
 use rustix::process::Uid;
 
+use super::peer::{Peer, Requires};
 use super::server::{WAITING_MAX, request};
 use super::sockets::{connect, may_serve, sockets};
 use super::turn::Turn;
@@ -199,6 +200,10 @@ impl Served for Asked {
 
     fn await_thaw(&self) {}
 
+    fn is_administrator(&self, _: u32) -> bool {
+        true
+    }
+
     fn is_removed_for_all(&self) -> bool {
         false
     }
@@ -374,7 +379,7 @@ fn the_death_of_a_server_is_an_error_of_the_farewell() {
     let mount = mount_of(3);
     let control = listen(&mount);
     let farewell = Line::open(&mount).unwrap().farewell(&mount).unwrap();
-    control.waiting.lock().clear();
+    drop(control.waiting.lock().take());
     drop(control);
     assert!(farewell.wait().unwrap_err().contains("without closing"));
 }
@@ -400,9 +405,9 @@ fn clients_that_never_write_or_read_block_nobody() {
     let line = |_| Line::open(&mount).unwrap().farewell(&mount).unwrap();
     drop(silent);
     let deaf: Vec<_> = (0..2 * WAITING_MAX).map(line).collect();
-    assert_eq!(control.waiting.lock().len(), WAITING_MAX);
+    assert_eq!(control.waiting.lock().iter().count(), WAITING_MAX);
     control.tell(&Ok::<_, String>(()));
-    assert_eq!(control.waiting.lock().len(), 0);
+    assert_eq!(control.waiting.lock().iter().count(), 0);
     let heard = deaf.into_iter().map(Farewell::wait).filter(Result::is_ok).count();
     assert_eq!(heard, WAITING_MAX);
 }
@@ -523,4 +528,16 @@ fn a_backup_comes_whole_piece_by_piece_and_only_to_one_client_which_may_end_it()
         assert!(std::time::Instant::now() < until, "the first backup goes on");
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+/// A process that has a number by now is not the one that had it before.
+#[test]
+fn a_process_that_was_started_after_its_connection_is_another() {
+    let served = Asked { status: b"", is_over: false, looks: AtomicU32::new(0) };
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let peer = Peer::of(&ours).unwrap();
+    assert!(peer.may(Requires::Administration, &served));
+    let earlier = peer.accepted_at(0);
+    assert_eq!(earlier.may(Requires::Administration, &served), rustix::process::geteuid() != Uid::ROOT);
+    assert!(earlier.may(Requires::Owner, &served));
 }

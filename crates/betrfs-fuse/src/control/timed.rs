@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// Writes all bytes before `until`.
-pub(super) fn write_until(stream: &mut UnixStream, bytes: &[u8], until: Instant) -> io::Result<()> {
+pub(super) fn write_until(stream: &UnixStream, bytes: &[u8], until: Instant) -> io::Result<()> {
     Timed { stream, until }.write_all(bytes)
 }
 

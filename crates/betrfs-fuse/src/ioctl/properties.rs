@@ -6,9 +6,9 @@ use std::path::Path;
 use betrfs::{Properties, SetProperties};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::ioctl::{Getter, Setter, ioctl};
+use rustix::ioctl::{Getter, ioctl};
 
-use super::open_plain;
+use super::{change, open_plain};
 use crate::wire::properties::{
     GET_PROPERTIES, PropertiesBytes, SET_PROPERTIES, properties_of, set_properties_bytes,
 };
@@ -32,7 +32,5 @@ pub fn properties(dir: &Path) -> io::Result<Properties> {
 pub fn set_properties(dir: &Path, set: &SetProperties) -> io::Result<()> {
     let open = open_plain(dir, OFlags::DIRECTORY)?;
     let bytes = set_properties_bytes(set);
-    // SAFETY: the ioctl reads a `PropertiesBytes`, and the argument is one.
-    unsafe { ioctl(&open, Setter::<SET_PROPERTIES, PropertiesBytes>::new(bytes)) }?;
-    Ok(())
+    change(&open, SET_PROPERTIES, &bytes)
 }

@@ -7,10 +7,10 @@ use std::path::Path;
 use betrfs::Quota;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::ioctl::{Getter, NoArg, Updater, ioctl};
+use rustix::ioctl::{Getter, Updater, ioctl};
 use zerocopy::FromZeros;
 
-use super::{open_plain, wait_written_back};
+use super::{change, errno_of, open_plain, permit, wait_written_back};
 use crate::wire::quota::{CLEAR_QUOTA, GET_QUOTA, NEXT_QUOTA, NextQuota, QuotaBytes, path_bytes, path_of};
 
 /// The quota that a directory is in; `None` if it is in none.
@@ -32,10 +32,11 @@ pub fn quota(dir: &Path) -> io::Result<Option<Quota>> {
 ///
 /// # Errors
 /// The operating system's; `ENOTTY` where it is on no BetrFS mount, `ENOTDIR` where it is none, `EPERM` for
-/// users who may not.
+/// users who may not, `EROFS` on a read-only mount.
 pub fn quota_token(dir: &Path) -> io::Result<(File, u64)> {
     let open = open_plain(dir, OFlags::DIRECTORY)?;
     let token = wait_written_back(&open)?;
+    permit(&open, token)?;
     Ok((open, token))
 }
 
@@ -46,10 +47,9 @@ pub fn quota_token(dir: &Path) -> io::Result<(File, u64)> {
 /// one who mounted.
 pub fn clear_quota(dir: &Path) -> io::Result<bool> {
     let open = open_plain(dir, OFlags::DIRECTORY)?;
-    // SAFETY: the ioctl takes no argument.
-    match unsafe { ioctl(&open, NoArg::<CLEAR_QUOTA>::new()) } {
-        Err(Errno::NODATA) => Ok(false),
-        cleared => Ok(cleared.map(|()| true)?),
+    match change(&open, CLEAR_QUOTA, &[]) {
+        Err(error) if errno_of(&error) == Some(Errno::NODATA) => Ok(false),
+        cleared => cleared.map(|()| true),
     }
 }
 

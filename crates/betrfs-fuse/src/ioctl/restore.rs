@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, OFlags, statat};
 use rustix::io::Errno;
 use rustix::ioctl::{Setter, ioctl};
 
-use super::{held, open_plain, wait_told, wait_written_back};
+use super::{change, errno_of, held, open_plain, wait_told, wait_written_back};
 use crate::mounts_below::has_mounts_below;
 use crate::wire::ioctl::{MAY_RESTORE, RESTORE, RestoreBytes, restore_bytes};
 
@@ -77,9 +77,10 @@ impl Restoration {
     pub fn carry_out(self) -> Result<bool, RestoreError> {
         let token = wait_written_back(&self.open)?;
         let argument = self.argument(token)?;
-        // SAFETY: the ioctl reads a `RestoreBytes`, and the argument is one.
-        let restored = unsafe { ioctl(&self.open, Setter::<RESTORE, RestoreBytes>::new(argument)) };
-        restored.map_err(|errno| self.why(errno))?;
+        change(&self.open, RESTORE, &argument).map_err(|error| match errno_of(&error) {
+            Some(errno) => self.why(errno),
+            None => error.into(),
+        })?;
         wait_told(&self.open, token)?;
         let kept = [SNAPSHOTS_NAME, &self.names[1]].join(&b'/');
         Ok(statat(&self.open, kept.as_slice(), AtFlags::SYMLINK_NOFOLLOW).is_ok())

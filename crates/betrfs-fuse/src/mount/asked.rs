@@ -21,7 +21,7 @@ use crate::loop_device;
 use crate::mount_info::MountEntry;
 use crate::mount_point::OwnMount;
 use crate::protocol::FetchFile;
-use crate::server::Server;
+use crate::server::{Server, may_administer};
 use crate::transport::{Connection, Transport};
 
 /// Answers the control socket of a mount, whose name has the number `unique`, for a connection with this
@@ -139,6 +139,10 @@ impl<F: Fn() -> bool + Send + Sync> Served for Asked<F> {
 
     fn await_thaw(&self) {
         self.server.freezer().await_thaw();
+    }
+
+    fn is_administrator(&self, process: u32) -> bool {
+        may_administer(self.server.tasks(), process)
     }
 
     fn is_removed_for_all(&self) -> bool {

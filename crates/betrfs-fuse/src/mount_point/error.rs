@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::FUSERMOUNT;
+use super::{FUSERMOUNT, users};
 use crate::shell_word::shell_word;
 
 /// Why mounting on a directory, or unmounting, failed.
@@ -66,7 +66,7 @@ pub enum MountPointError {
         mounted: PathBuf,
     },
     /// Processes use the mount.
-    #[error("{} is in use: end what has files open or its working directory there (`fuser -vm {}` lists it), then try again", .path.display(), shell_word(.path))]
+    #[error("{} is in use{}: end what has files open or its working directory there (`fuser -vm {}` lists it), then try again", .path.display(), by_one(.path), shell_word(.path))]
     Busy {
         /// The mount point.
         path: PathBuf,
@@ -81,6 +81,11 @@ pub enum MountPointError {
         /// The operating system's error.
         source: io::Error,
     },
+}
+
+/// A process that uses the mount, for the message.
+fn by_one(path: &Path) -> String {
+    users::first(path).map(|user| format!(" by {user}")).unwrap_or_default()
 }
 
 fn dev_fuse_advice(error: &io::Error) -> &'static str {

@@ -73,11 +73,13 @@ impl FoundMount {
     /// # Errors
     /// [`MountPointError::Elsewhere`] if another mount or none is there by now.
     pub fn root(&self) -> Result<OwnedFd, MountPointError> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Of a bind mount of a file, the root is a file. A symbolic link is opened itself, and is on no mount
+        // that was found here.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let elsewhere = || MountPointError::Elsewhere { path: self.entry.path.clone() };
         let unseen = |error| failed("examine the mount on", &self.entry.path, error);
         let root = match rustix::fs::openat(&self.parent, &self.name, flags, Mode::empty()) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Err(elsewhere()),
+            Err(Errno::NOENT) => return Err(elsewhere()),
             root => root.map_err(|errno| unseen(errno.into()))?,
         };
         if mount_id(&root).map_err(unseen)? == self.entry.id { Ok(root) } else { Err(elsewhere()) }

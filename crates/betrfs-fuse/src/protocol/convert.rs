@@ -140,6 +140,8 @@ pub fn from_setattr(set: &wire::SetattrIn) -> SetAttr {
         mtime_ns: time(fattr::MTIME, fattr::MTIME_NOW, set.mtime, set.mtime_nsec),
         ctime_ns: has(fattr::CTIME).then(|| from_time(set.ctime, set.ctime_nsec)),
         kill_set_id: has(fattr::KILL_SUIDGID),
+        // The request does not say.
+        outside_group: false,
     }
 }
 

@@ -22,12 +22,13 @@ use super::kernel_cache::{Pages, forget_inode};
 use super::notify::{LateNotices, Notifier};
 use super::panics::answering;
 use super::{Answerer, NotifySink, Outcome};
+use crate::control::SOCKET_ATTRIBUTE;
 use crate::planted::{self, Bug};
 use crate::server::{Answer, Caller, Found, Server, Tasks, error_log};
-use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen, init};
+use crate::wire::{self, Body, InHeader, Listing, Opcode, fopen, init};
 
-/// Files keep their pages between opens, and closing them sends no FLUSH.
-const OPENED_FILE: u32 = fopen::KEEP_CACHE | fopen::NOFLUSH;
+/// Files keep their pages between opens.
+const OPENED_FILE: u32 = fopen::KEEP_CACHE;
 /// The longest reply other than data, listings and extended attributes.
 pub const SHORT_REPLY_BYTES_MAX: usize = size_of::<wire::StatxOut>();
 /// The handle of all open files but those written past the kernel's pages: the node id says the rest.
@@ -185,10 +186,13 @@ impl Dispatch {
             Opcode::Getattr => r.reply_attr(&server.getattr(node)?, self.attr_seconds(node)),
             Opcode::Setattr => {
                 let (set, _) = r.body.split::<wire::SetattrIn>()?;
-                if set.valid & fattr::KILL_SUIDGID != 0 {
-                    self.kill_set_id(node, || false)?;
+                let mut change = from_setattr(&set);
+                if change.kill_set_id {
+                    self.kill_set_id(node, r.caller(), || false)?;
+                    // Of a special file they are cleared together with the change of the owner.
+                    change.outside_group = r.caller().is_outside_group(&server.getattr(node)?);
                 }
-                r.reply_attr(&server.setattr(node, &from_setattr(&set))?, self.attr_seconds(node))
+                r.reply_attr(&server.setattr(node, &change)?, self.attr_seconds(node))
             }
             Opcode::Statx => {
                 let attr = server.getattr(node)?;
@@ -242,14 +246,15 @@ impl Dispatch {
             Opcode::Tmpfile => {
                 let (create, _) = r.body.split::<wire::CreateIn>()?;
                 let new = r.new_node(FileType::Regular, (create.mode, create.umask), 0);
-                let entry = server.tmpfile(node, &new, OFlags::from_bits_retain(create.flags))?;
-                r.reply(&wire::CreateOut { entry: to_entry(&entry), open: opened() })
+                let flags = OFlags::from_bits_retain(create.flags);
+                let entry = server.tmpfile(node, &new, flags)?;
+                r.reply(&wire::CreateOut { entry: to_entry(&entry), open: opened(flags) })
             }
             Opcode::Open => {
                 let (open, _) = r.body.split::<wire::OpenIn>()?;
                 let flags = OFlags::from_bits_retain(open.flags);
                 if open.open_flags & wire::OPEN_KILL_SUIDGID != 0 {
-                    self.kill_set_id(node, || false)?;
+                    self.kill_set_id(node, r.caller(), || false)?;
                 }
                 if server.open(node, flags)? {
                     forget_inode(&*self.sink, node.0, Pages::None);
@@ -258,7 +263,7 @@ impl Dispatch {
                 // overwrite it.
                 let writes = flags & OFlags::ACCMODE != OFlags::RDONLY;
                 let past_pages = self.past_pages && writes && server.is_append_only(node);
-                r.reply(&if past_pages { opened_past_pages() } else { opened() })
+                r.reply(&if past_pages { opened_past_pages() } else { opened(flags) })
             }
             Opcode::Release => {
                 let (release, _) = r.body.split::<wire::ReleaseIn>()?;
@@ -276,7 +281,7 @@ impl Dispatch {
                 let data = all.get(..write.size as usize).ok_or(Errno::INVAL)?;
                 let data = if planted::is(Bug::WriteSizeIgnored) { all } else { data };
                 if write.write_flags & wire::WRITE_KILL_SUIDGID != 0 {
-                    self.kill_set_id(node, || false)?;
+                    self.kill_set_id(node, r.caller(), || false)?;
                 }
                 if write.fh != HANDLE_PAST_PAGES {
                     server.writes_pages(node);
@@ -289,8 +294,9 @@ impl Dispatch {
                 // At most the size of the request, which is a u32.
                 r.reply(&wire::WriteOut { size: written as u32, padding: 0 })
             }
-            // Only kernels without FOPEN_NOFLUSH send it. Closing a file promises nothing.
-            Opcode::Flush => Ok(0),
+            // ENOSYS tells the kernel to send no FLUSH. It still writes back the pages of mappings when a
+            // file is closed that may have some, and close(2) returns the error of a write-back.
+            Opcode::Flush => Err(Errno::NOSYS),
             Opcode::Fsync if planted::is(Bug::FsyncNotDone) => Ok(0),
             Opcode::Fsync => server.fsync(node).map(|()| 0),
             Opcode::Fsyncdir => server.fsyncdir(node).map(|()| 0),
@@ -310,7 +316,11 @@ impl Dispatch {
             Opcode::Setxattr => self.setxattr(node, &r),
             Opcode::Getxattr => {
                 let (get, rest) = r.body.split::<wire::GetxattrIn>()?;
-                r.reply_sized(get.size, &server.getxattr(node, wire::name(rest)?.0)?)
+                let (name, _) = wire::name(rest)?;
+                if name == SOCKET_ATTRIBUTE {
+                    return r.reply_sized(get.size, server.socket_name()?);
+                }
+                r.reply_sized(get.size, &server.getxattr(node, name)?)
             }
             Opcode::Listxattr => {
                 let (get, _) = r.body.split::<wire::GetxattrIn>()?;
@@ -320,7 +330,7 @@ impl Dispatch {
             Opcode::Fallocate => {
                 let (f, _) = r.body.split::<wire::FallocateIn>()?;
                 let caller = r.caller();
-                self.kill_set_id(node, || caller.keeps_set_id())?;
+                self.kill_set_id(node, caller, || caller.keeps_set_id())?;
                 server.fallocate(node, f.mode, f.offset, f.length).map(|()| 0)
             }
             Opcode::Lseek => {
@@ -375,6 +385,9 @@ impl Dispatch {
         };
         let (name, value) = wire::name(rest)?;
         let value = value.get(..set.size as usize).ok_or(Errno::INVAL)?;
+        if name == wire::change::CHANGE {
+            return self.change(node, value, r.caller()).map(|()| 0);
+        }
         let flags = XattrFlags::from_bits_retain(set.flags);
         let set_group_id = || {
             let is_cleared = match more {
@@ -388,11 +401,11 @@ impl Dispatch {
     }
 
     /// Clears the set-id bits of a file whose contents are about to change, unless they may stay.
-    fn kill_set_id(&self, node: InodeId, may_stay: impl FnOnce() -> bool) -> Answer<()> {
+    fn kill_set_id(&self, node: InodeId, caller: Caller<'_>, may_stay: impl FnOnce() -> bool) -> Answer<()> {
         if planted::is(Bug::SetIdKept) {
             return Ok(());
         }
-        if self.server.kill_set_id(node, may_stay)? && !planted::is(Bug::SetIdNotTold) {
+        if self.server.kill_set_id(node, caller, may_stay)? && !planted::is(Bug::SetIdNotTold) {
             forget_inode(&*self.sink, node.0, Pages::None);
         }
         Ok(())
@@ -417,7 +430,8 @@ impl Dispatch {
 
     fn copy(&self, from: InodeId, r: &Request<'_, '_>) -> Answer<u64> {
         let (c, _) = r.body.split::<wire::CopyFileRangeIn>()?;
-        self.kill_set_id(InodeId(c.nodeid_out), || r.caller().keeps_set_id())?;
+        let caller = r.caller();
+        self.kill_set_id(InodeId(c.nodeid_out), caller, || caller.keeps_set_id())?;
         self.server.copy_file_range((from, c.offset_in), (InodeId(c.nodeid_out), c.offset_out), c.len)
     }
 
@@ -497,8 +511,12 @@ fn no_entry() -> wire::EntryOut {
     wire::EntryOut { entry_valid: LIFETIME_SECONDS, ..wire::EntryOut::default() }
 }
 
-fn opened() -> wire::OpenOut {
-    wire::OpenOut { fh: HANDLE, open_flags: OPENED_FILE, backing_id: 0 }
+/// The open flags of a file. Only a descriptor for reading and writing can have a writable mapping: another
+/// one has nothing to write back when it is closed.
+fn opened(flags: OFlags) -> wire::OpenOut {
+    let is_mapped = flags & OFlags::ACCMODE == OFlags::RDWR;
+    let open_flags = if is_mapped { OPENED_FILE } else { OPENED_FILE | fopen::NOFLUSH };
+    wire::OpenOut { fh: HANDLE, open_flags, backing_id: 0 }
 }
 
 /// The open flags of a new file. A file created for writing alone goes past the kernel's pages: its
@@ -509,11 +527,11 @@ fn created(flags: OFlags, past_pages: bool) -> wire::OpenOut {
     if past_pages && flags & OFlags::ACCMODE == OFlags::WRONLY {
         return opened_past_pages();
     }
-    opened()
+    opened(flags)
 }
 
 fn opened_past_pages() -> wire::OpenOut {
-    let open_flags = OPENED_FILE | fopen::DIRECT_IO;
+    let open_flags = OPENED_FILE | fopen::NOFLUSH | fopen::DIRECT_IO;
     wire::OpenOut { fh: HANDLE_PAST_PAGES, open_flags, backing_id: 0 }
 }
 
@@ -527,6 +545,8 @@ mod tests {
             let open = created(flags, past_pages);
             assert_eq!(open.fh == HANDLE_PAST_PAGES, open.open_flags & fopen::DIRECT_IO != 0);
             assert_eq!(open.open_flags & OPENED_FILE, OPENED_FILE);
+            let is_mapped = flags & OFlags::ACCMODE == OFlags::RDWR;
+            assert_eq!(open.open_flags & fopen::NOFLUSH == 0, is_mapped, "{flags:?}");
             open.fh == HANDLE_PAST_PAGES
         };
         assert!(is_direct(OFlags::WRONLY | OFlags::CREATE, true));

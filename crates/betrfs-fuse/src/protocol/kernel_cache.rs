@@ -27,6 +27,7 @@
 //! | pages of a file | WRITE, past the pages or not; FALLOCATE; COPY_FILE_RANGE | the kernel: see [`WANTED`](super::init::WANTED) for why direct writes are synchronous |
 //! | presence or absence of a name | LOOKUP, CREATE, UNLINK, RENAME and their like | the kernel |
 //! | | filling a directory as a copy | not cached: absent names there have a lifetime of 0 |
+//! | | removal of everything below | a notice for each name that may be in the kernel |
 //! | | bringing a directory back to a snapshot | a notice for each name that may be in the kernel; absent names of a directory with snapshots have a lifetime of 0 |
 //! | the directory of snapshots | snapshots made or removed; chmod of its parent | not cached: its lifetime is 0 |
 //! | the target of a symbolic link | never changes | |

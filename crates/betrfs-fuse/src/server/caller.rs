@@ -6,7 +6,7 @@
 
 use std::fs;
 
-use betrfs::{FlagSetter, User};
+use betrfs::{Attr, FlagSetter, User};
 
 /// The capability to set flags of other users' inodes, if the kernel does not check the owner.
 const CAP_FOWNER: u32 = 3;
@@ -14,8 +14,11 @@ const CAP_FOWNER: u32 = 3;
 const CAP_FSETID: u32 = 4;
 /// The capability to set and clear the flags immutable and append-only.
 const CAP_LINUX_IMMUTABLE: u32 = 9;
-/// The capability that `trusted.` attributes are for.
+/// The capability to administer file systems, and to see `trusted.` attributes.
 const CAP_SYS_ADMIN: u32 = 21;
+
+const SET_GROUP_ID: u16 = 0o2000;
+const GROUP_EXECUTE: u16 = 0o0010;
 
 /// What is known of the tasks that send requests.
 pub trait Tasks: Send + Sync {
@@ -87,15 +90,29 @@ impl Caller<'_> {
         self.tasks.user_and_groups(self.task)
     }
 
-    /// Whether it is root, or the user who mounted.
+    /// Whether it may do everything: it is root with the capability for that, or another user who mounted.
+    /// Processes in containers often are root without it.
     pub fn is_trusted(self) -> bool {
-        self.user().is_some_and(|user| user == 0 || user == self.tasks.mounted_by())
+        match self.user() {
+            Some(0) => may_administer(self.tasks, self.task),
+            Some(user) => user == self.tasks.mounted_by(),
+            None => false,
+        }
     }
 
     /// Whether set-id bits stay when it changes a file's contents: for requests in which the kernel does not
     /// say.
     pub fn keeps_set_id(self) -> bool {
         self.has(CAP_FSETID)
+    }
+
+    /// Whether a change by this task that clears set-id bits also clears set-group-id of an object without
+    /// execute permission for its group: the task is not in that group and has no `CAP_FSETID`. The kernel
+    /// leaves this to the server, and so does `FUSE_HANDLE_KILLPRIV_V2`. A task that nobody knows is outside.
+    pub fn is_outside_group(self, attr: &Attr) -> bool {
+        let is_for_group = attr.perm & (SET_GROUP_ID | GROUP_EXECUTE) == SET_GROUP_ID;
+        let is_in = || self.user_and_groups().is_some_and(|user| user.groups.contains(&attr.gid));
+        is_for_group && !self.keeps_set_id() && !is_in()
     }
 
     /// Whether it may see `trusted.` attributes.
@@ -114,6 +131,11 @@ impl Caller<'_> {
     fn has(self, capability: u32) -> bool {
         self.tasks.capabilities(self.task) & 1 << capability != 0
     }
+}
+
+/// Whether a task has the capability to administer file systems.
+pub fn may_administer(tasks: &dyn Tasks, task: u32) -> bool {
+    tasks.capabilities(task) & 1 << CAP_SYS_ADMIN != 0
 }
 
 /// The file-system user in a task's status (proc_pid_status(5)): the last of four.

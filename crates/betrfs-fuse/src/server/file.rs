@@ -75,10 +75,8 @@ impl Server {
 
     /// WRITE of a dirty page of a mapping, which may be older than the file's flags.
     pub fn write_mapped(&self, node: InodeId, offset: u64, data: &[u8]) -> Answer<usize> {
-        if self.belated_pages.may_come(node) {
-            return self.counted(self.volume.write_belated(node, offset, data).answer());
-        }
-        self.write(node, offset, data)
+        let is_belated = self.belated_pages.may_come(node);
+        self.counted(self.volume.write_back(node, offset, data, is_belated).answer())
     }
 
     /// FSYNC

@@ -2,7 +2,7 @@
 
 use betrfs::{Attr, FileType, Finished, InodeId, SetAttr, StatFs};
 
-use super::{Answer, IntoAnswer, Server};
+use super::{Answer, Caller, IntoAnswer, Server};
 
 /// The set-user-id and the set-group-id bit.
 const SET_ID: u16 = 0o6000;
@@ -18,15 +18,22 @@ impl Server {
         self.volume.setattr(node, set).answer()
     }
 
-    /// Clears the set-id bits of a file whose contents are about to change, unless they may stay; returns
-    /// whether there were any. The kernel must be told before the contents change: else it would run the new
-    /// contents with the old bits.
-    pub fn kill_set_id(&self, node: InodeId, may_stay: impl FnOnce() -> bool) -> Answer<bool> {
+    /// Clears the set-id bits of a file whose contents `caller` is about to change, unless they may stay;
+    /// returns whether any was cleared. The kernel must be told before the contents change: else it would run
+    /// the new contents with the old bits.
+    pub fn kill_set_id(
+        &self,
+        node: InodeId,
+        caller: Caller<'_>,
+        may_stay: impl FnOnce() -> bool,
+    ) -> Answer<bool> {
         let before = self.getattr(node)?;
         if before.file_type != FileType::Regular || before.perm & SET_ID == 0 || may_stay() {
             return Ok(false);
         }
-        let after = self.setattr(node, &SetAttr { kill_set_id: true, ..SetAttr::default() })?;
+        let outside_group = caller.is_outside_group(&before);
+        let after =
+            self.setattr(node, &SetAttr { kill_set_id: true, outside_group, ..SetAttr::default() })?;
         Ok(after.perm != before.perm)
     }
 

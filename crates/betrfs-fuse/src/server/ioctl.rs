@@ -1,33 +1,40 @@
 //! Requests about a file or directory as a whole: a token for the source of a copy, filling the copy, sizes,
 //! and emptying a directory.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use betree_platform::Platform;
+use betree_platform::{BLOCK_BYTES, Platform};
 use betree_std::StdPlatform;
-use betrfs::{Held, InodeId, Restored, SnapshotsBelow};
+use betrfs::{Held, InodeId, RemovedBelow, Restored, SnapshotsBelow};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::owners::Rights;
 use super::{Answer, Caller, IntoAnswer, Server};
+use crate::control::shares::Shares;
 use crate::file_map::MapExtent;
 use crate::mount_info::MountEntry;
 use crate::planted::{self, Bug};
 
-/// How many sources are remembered; the oldest is forgotten first.
+/// How many sources are remembered; of the user who has most the oldest is forgotten first.
 const SOURCES_MAX: usize = 1024;
 
-/// Sources with a token, newest first.
-#[derive(Default)]
-pub struct Sources(Mutex<VecDeque<Source>>);
+/// Sources with a token, and permits.
+pub struct Sources(Mutex<Shares<Source>>);
+
+impl Default for Sources {
+    fn default() -> Sources {
+        Sources(Mutex::new(Shares::new(SOURCES_MAX)))
+    }
+}
 
 struct Source {
     token: u64,
     node: InodeId,
     written_back: Arc<AtomicBool>,
+    /// Whether the kernel has let its caller change the object.
+    may_change: bool,
 }
 
 /// A source with its new token.
@@ -50,9 +57,9 @@ impl Server {
         }
         let files = self.volume.open_files_in(node).answer()?;
         let (token, written_back) = (StdPlatform::new().random_u64(), Arc::new(AtomicBool::new(false)));
-        let mut sources = self.sources.0.lock();
-        sources.truncate(SOURCES_MAX - 1);
-        sources.push_front(Source { token, node, written_back: Arc::clone(&written_back) });
+        let written = Arc::clone(&written_back);
+        let source = Source { token, node, written_back: written, may_change: false };
+        self.sources.0.lock().push(holder(caller), source);
         Ok(Offered { token, files, written_back })
     }
 
@@ -64,7 +71,30 @@ impl Server {
         if source.written_back.load(Ordering::Acquire) { Ok(()) } else { Err(Errno::AGAIN) }
     }
 
-    /// IOCTL: makes an empty file or directory a copy of a source.
+    /// A change: lets requests with a token change an object. The token may be that of a source.
+    pub fn permit(&self, node: InodeId, token: u64, caller: Caller<'_>) -> Answer<()> {
+        self.may_change()?;
+        let mut sources = self.sources.0.lock();
+        if let Some(source) = sources.iter_mut().find(|source| source.token == token) {
+            if source.node != node {
+                return Err(Errno::STALE);
+            }
+            source.may_change = true;
+            return Ok(());
+        }
+        let written_back = Arc::new(AtomicBool::new(true));
+        sources.push(holder(caller), Source { token, node, written_back, may_change: true });
+        Ok(())
+    }
+
+    /// `ESTALE` without a permit for an object.
+    pub(super) fn must_be_permitted(&self, node: InodeId, token: u64) -> Answer<()> {
+        let sources = self.sources.0.lock();
+        let permit = sources.iter().find(|source| source.token == token && source.node == node);
+        if permit.is_some_and(|permit| permit.may_change) { Ok(()) } else { Err(Errno::STALE) }
+    }
+
+    /// A change: makes an empty file or directory a copy of a source.
     pub fn fill(&self, node: InodeId, token: u64, caller: Caller<'_>) -> Answer<()> {
         let rights = self.rights(caller)?;
         self.may_change()?;
@@ -100,26 +130,29 @@ impl Server {
         Ok([usage.stored_bytes, usage.exclusive_bytes])
     }
 
-    /// IOCTL: discards all free space, if the whole volume is asked for, as fstrim(8) does by itself. The
-    /// second number of the answer is that of the bytes.
+    /// IOCTL: discards the free space in `len` bytes of the volume from `start` on, where at least `len_min`
+    /// bytes in a row are free. The second number of the answer is that of the discarded bytes.
     pub fn trim(&self, [start, len, len_min]: [u64; 3], caller: Caller<'_>) -> Answer<[u64; 3]> {
         may_do_all(caller)?;
         self.may_change()?;
-        if (start, len) != (0, u64::MAX) {
-            return Err(Errno::OPNOTSUPP);
+        let env = self.volume.env();
+        let volume_bytes = env.volume_bytes();
+        // As on ext4 and Btrfs.
+        if start >= volume_bytes || len < BLOCK_BYTES as u64 {
+            return Err(Errno::INVAL);
         }
-        let told_bytes = self.volume.env().trim().map_err(betrfs::Error::from).answer()?;
+        let range = start..start.saturating_add(len).min(volume_bytes);
+        let told_bytes = env.trim_range(range, len_min).map_err(betrfs::Error::from).answer()?;
         Ok([start, told_bytes, len_min])
     }
 
-    /// IOCTL: removes everything below a directory; returns the nodes whose attributes changed unknown to the
-    /// kernel.
+    /// A change: removes everything below a directory.
     pub fn empty(
         &self,
         node: InodeId,
         snapshots: SnapshotsBelow,
         caller: Caller<'_>,
-    ) -> Answer<Vec<InodeId>> {
+    ) -> Answer<RemovedBelow> {
         let rights = self.rights(caller)?;
         self.may_change()?;
         match rights {
@@ -132,7 +165,7 @@ impl Server {
         }
     }
 
-    /// IOCTL: brings a directory back to the first of two names of snapshots, and keeps its present state
+    /// A change: brings a directory back to the first of two names of snapshots, and keeps its present state
     /// under the second. The token is that of the directory as a source. Returns the flag to be set when the
     /// kernel has dropped the names that were there.
     pub fn restore(
@@ -185,8 +218,7 @@ impl Server {
         }
     }
 
-    /// `EROFS` on a read-only mount: the kernel does not check this, as it does not know which ioctls change
-    /// something.
+    /// `EROFS` if the whole mount is read-only: for what comes by no request that the kernel has checked.
     pub(super) fn may_change(&self) -> Answer<()> {
         let mounts = MountEntry::all().unwrap_or_default();
         let ours = mounts.iter().rfind(|mount| mount.is_betrfs() && mount.path == self.identity.mount_point);
@@ -194,6 +226,11 @@ impl Server {
         let read_only = ours.map_or(self.read_only, MountEntry::is_read_only);
         if read_only { Err(Errno::ROFS) } else { Ok(()) }
     }
+}
+
+/// The user whose share of the sources a caller's are.
+fn holder(caller: Caller<'_>) -> u32 {
+    caller.user().unwrap_or(caller.uid)
 }
 
 /// `EPERM` for callers that are not trusted. Checking owner and permissions of everything below a directory

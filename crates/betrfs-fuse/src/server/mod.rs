@@ -33,7 +33,7 @@ use betree::{NodeCopies, ScrubOptions, ScrubStep};
 use betrfs::{Report, Scrubbed, Volume};
 use rustix::io::Errno;
 
-pub use self::caller::{Caller, ProcTasks, Tasks};
+pub use self::caller::{Caller, ProcTasks, Tasks, may_administer};
 use self::error_log::{ErrorLog, Saying};
 pub use self::namespace::Found;
 use crate::closing::{CloseState, Closing};
@@ -82,6 +82,7 @@ pub struct Server {
     tasks: Arc<dyn Tasks>,
     transport: OnceLock<&'static str>,
     metrics: OnceLock<SocketAddr>,
+    socket_name: OnceLock<String>,
     started: Instant,
     sources: ioctl::Sources,
     readdirplus_policy: readdirplus_policy::ReaddirplusPolicy,
@@ -114,6 +115,7 @@ impl Server {
             tasks,
             transport: OnceLock::new(),
             metrics: OnceLock::new(),
+            socket_name: OnceLock::new(),
             started: Instant::now(),
             sources: ioctl::Sources::default(),
             readdirplus_policy: readdirplus_policy::ReaddirplusPolicy::default(),
@@ -157,6 +159,16 @@ impl Server {
     /// Sets the address of the metrics for [`status`](Server::status), once.
     pub fn set_metrics_address(&self, address: SocketAddr) {
         self.metrics.get_or_init(|| address);
+    }
+
+    /// Sets the name of the abstract socket on which this server answers commands, once.
+    pub fn set_socket_name(&self, name: &str) {
+        self.socket_name.get_or_init(|| name.to_owned());
+    }
+
+    /// The name of that socket, for clients that cannot find it among others.
+    pub fn socket_name(&self) -> Answer<&[u8]> {
+        self.socket_name.get().map(String::as_bytes).ok_or(Errno::NODATA)
     }
 
     /// DESTROY: the last request of a mount of a block device; umount(2) waits for its answer.

@@ -11,22 +11,25 @@ impl Server {
         self.volume.properties(node).answer()
     }
 
-    /// IOCTL: changes properties of a directory, for its owner and for those who may do as owners may.
+    /// A change: changes properties of a directory, for its owner and for those who may do as owners may.
     pub fn set_properties(&self, node: InodeId, set: &SetProperties, caller: Caller<'_>) -> Answer<()> {
         let setter = caller.flag_setter(false).ok_or(Errno::PERM)?;
         self.may_change()?;
         self.volume.set_properties(node, set, setter.owner).answer()
     }
 
-    /// IOCTL: writes a part of a file anew, for its owner and for those who may do as owners may.
+    /// IOCTL: writes a part of a file anew, for its owner and for those who may do as owners may, or counts
+    /// what would be. The last number is a permit, needed only to write.
     pub fn recompress(
         &self,
         node: InodeId,
-        from: u64,
-        what: Recompress,
+        (from, what, permit): (u64, Recompress, u64),
         caller: Caller<'_>,
     ) -> Answer<Recompressed> {
         let setter = caller.flag_setter(false).ok_or(Errno::PERM)?;
+        if what != Recompress::Count {
+            self.must_be_permitted(node, permit)?;
+        }
         self.may_change()?;
         self.volume.recompress(node, from, what, setter.owner).answer()
     }

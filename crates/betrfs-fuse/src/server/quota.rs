@@ -14,8 +14,8 @@ impl Server {
         self.volume.quota(node).answer()?.ok_or(Errno::NODATA)
     }
 
-    /// Gives a directory that was registered as a source a quota. Calls `go_on` with the number of records
-    /// that were counted; it may end it.
+    /// Gives a directory that was registered as a source, with a permit, a quota. Calls `go_on` with the
+    /// number of records that were counted; it may end it.
     ///
     /// # Errors
     /// The volume's; [`betrfs::Error::Invalid`] for a token that is not known, or no longer.
@@ -26,12 +26,13 @@ impl Server {
         go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> betrfs::Result<()> {
         let node = self.source(token)?;
+        self.must_be_permitted(node, token).map_err(|_| Error::Invalid("its token has no permit"))?;
         let _passed = self.freezer.pass(Effect::Change);
         self.may_change().map_err(|_| Error::Invalid("the mount is for reading"))?;
         self.volume.set_quota_while(node, limits, go_on)
     }
 
-    /// IOCTL: takes a directory's quota away.
+    /// A change: takes a directory's quota away.
     pub fn clear_quota(&self, node: InodeId, caller: Caller<'_>) -> Answer<()> {
         self.may_administer(caller)?;
         self.volume.clear_quota(node).answer()

@@ -94,6 +94,19 @@ impl<D: Device> Device for SlowDevice<D> {
         self.0.grow(len)
     }
 
+    fn is_sparse(&self) -> bool {
+        self.0.is_sparse()
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        leave_gate();
+        self.0.allocate(offset, len)
+    }
+
+    fn next_allocated(&self, offset: u64, len: u64) -> Option<(u64, u64)> {
+        self.0.next_allocated(offset, len)
+    }
+
     fn forked_from(&self) -> Option<u32> {
         self.0.forked_from()
     }

@@ -36,6 +36,10 @@ pub const WRITTEN_BACK: u32 = opcode::write::<u64>(b'B', 4);
 /// On an empty file or directory, with the token: makes it a copy of the source.
 pub const FILL: u32 = opcode::write::<u64>(b'B', 2);
 
+/// On a file or directory, with a token that the caller draws, or that of [`SOURCE`]: requests with the token
+/// may change the object.
+pub const PERMIT: u32 = opcode::write::<u64>(b'B', 19);
+
 /// On a directory: removes everything below it.
 pub const EMPTY: u32 = opcode::none(b'B', 3);
 

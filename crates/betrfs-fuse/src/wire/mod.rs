@@ -2,6 +2,7 @@
 //! of requests and building of replies.
 
 mod body;
+pub mod change;
 pub mod ioctl;
 mod listing;
 mod messages;

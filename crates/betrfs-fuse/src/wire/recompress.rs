@@ -20,6 +20,7 @@ pub struct RecompressBytes {
     from: u64,
     /// 0 counts, 1 writes what nothing shares, 2 writes all.
     what: u64,
+    /// Of the argument the token of a permit, unless it counts.
     stored_bytes: u64,
     own_bytes: u64,
     shared_bytes: u64,
@@ -28,24 +29,24 @@ pub struct RecompressBytes {
 
 impl RecompressBytes {
     /// The argument.
-    pub fn argument(from: u64, what: Recompress) -> RecompressBytes {
+    pub fn argument(from: u64, what: Recompress, permit: u64) -> RecompressBytes {
         let what = match what {
             Recompress::Count => 0,
             Recompress::Own => 1,
             Recompress::OwnAndShared => 2,
         };
-        RecompressBytes { from, what, ..RecompressBytes::default() }
+        RecompressBytes { from, what, stored_bytes: permit, ..RecompressBytes::default() }
     }
 
     /// The parts of an argument; `None` for one that this version does not know.
-    pub fn parts(&self) -> Option<(u64, Recompress)> {
+    pub fn parts(&self) -> Option<(u64, Recompress, u64)> {
         let what = match self.what {
             0 => Recompress::Count,
             1 => Recompress::Own,
             2 => Recompress::OwnAndShared,
             _ => return None,
         };
-        Some((self.from, what))
+        Some((self.from, what, self.stored_bytes))
     }
 
     /// The answer.
@@ -71,7 +72,7 @@ mod tests {
     #[test]
     fn arguments_and_answers_come_back_and_others_are_refused() {
         for what in [Recompress::Count, Recompress::Own, Recompress::OwnAndShared] {
-            assert_eq!(RecompressBytes::argument(4096, what).parts(), Some((4096, what)));
+            assert_eq!(RecompressBytes::argument(4096, what, 7).parts(), Some((4096, what, 7)));
         }
         assert_eq!(RecompressBytes { what: 3, ..RecompressBytes::default() }.parts(), None);
         for next in [None, Some(0), Some(1 << 62)] {

@@ -13,7 +13,12 @@ threads at once; no call holds Python's lock while it waits. A fork of the proce
 that start method) cannot use a volume that it inherits: its calls fail with `EBADF`. Failures are `OSError`, with the system's numbers.
 """
 
-from ._betrfs import Dir, DirEntry, File, Fs, Metadata, StatFs, Usage, Walk
+import atexit
+
+from ._betrfs import Dir, DirEntry, File, Fs, Metadata, StatFs, Usage, Walk, _end
+
+# Threads that are in a call when the program ends must not return to an interpreter that is gone.
+atexit.register(_end)
 
 __all__ = ["Dir", "DirEntry", "File", "Fs", "Metadata", "StatFs", "Usage", "Walk", "create", "open"]
 

@@ -70,6 +70,11 @@ class RawFile(io.RawIOBase):
         self._check()
         return self._file.metadata()
 
+    @property
+    def size(self):
+        """The size of the file in bytes."""
+        return self.metadata().size
+
     def allocate(self, offset, length):
         """Makes sure that there is room for a range."""
         self._check()
@@ -96,6 +101,28 @@ class RawFile(io.RawIOBase):
             raise io.UnsupportedOperation("not readable")
 
 
+class _Sized:
+    """What streams with a buffer have beside those of `io`."""
+
+    @property
+    def size(self):
+        """The size of the file in bytes, with what is still in the buffer."""
+        stored = self.raw.metadata().size
+        return max(stored, self.tell()) if self.writable() else stored
+
+
+class BufferedReader(_Sized, io.BufferedReader):
+    """A stream of bytes that is read."""
+
+
+class BufferedWriter(_Sized, io.BufferedWriter):
+    """A stream of bytes that is written."""
+
+
+class BufferedRandom(_Sized, io.BufferedRandom):
+    """A stream of bytes that is read and written."""
+
+
 def wrap(file, name, mode, buffering, encoding, errors, newline):
     """The stream that the built-in `open` would return for these arguments."""
     binary = "b" in mode
@@ -112,11 +139,11 @@ def wrap(file, name, mode, buffering, encoding, errors, newline):
         return raw
     size = buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE
     if "+" in mode:
-        stream = io.BufferedRandom(raw, size)
+        stream = BufferedRandom(raw, size)
     elif raw.readable():
-        stream = io.BufferedReader(raw, size)
+        stream = BufferedReader(raw, size)
     else:
-        stream = io.BufferedWriter(raw, size)
+        stream = BufferedWriter(raw, size)
     if binary:
         return stream
     text = io.TextIOWrapper(stream, encoding, errors, newline, line_buffering=buffering == 1)

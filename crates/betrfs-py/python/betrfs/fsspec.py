@@ -2,22 +2,35 @@
 
 Paths begin at the root of the volume. A process opens a volume once, with the options of whoever comes first, and
 all instances that name it share it. `close` closes it for all; the next use opens it again.
+
+A transaction (`with fs.transaction:`) covers the contents of files: what `open`, `pipe`, `put` and `touch` write. Each
+file is written under a temporary name in the directory of its target and renamed there when the transaction ends, one
+file after the other. Until then readers find the old contents. If an exception ends the transaction, all of it is
+removed. Everything else (`mkdir`, `cp`, `mv`, `rm`, links, permissions, snapshots) takes effect at once.
 """
 
 from __future__ import annotations
 
 import atexit
+import errno
+import logging
 import os
 import stat
 import threading
+import uuid
+from collections import deque
 from datetime import datetime, timezone
 
 from fsspec.spec import AbstractFileSystem
+from fsspec.transaction import Transaction
 
 from . import Fs
 
 _TYPES = {"symlink": ("link", stat.S_IFLNK), "directory": ("directory", stat.S_IFDIR), "file": ("file", stat.S_IFREG)}
 
+_LINKS_MAX = 40
+
+_logger = logging.getLogger("betrfs")
 _volumes = {}
 _volumes_lock = threading.Lock()
 
@@ -38,11 +51,128 @@ def _close_all():
         fs.close()
 
 
+class _Deferred:
+    """The new contents of a file, under a temporary name until they are committed or discarded."""
+
+    def __init__(self, fs, path, mode, new_dirs):
+        self._fs = fs
+        self._new_dirs = new_dirs
+        self._streams = []
+        self._is_done = False
+        self._target = path
+        try:
+            self._must_not_exist = "x" in mode
+            self._target, found = (path, _found(fs, path)) if self._must_not_exist else _followed(fs, path)
+            self._temporary = f"{self._target.rpartition('/')[0]}/.betrfs-transaction-{uuid.uuid4().hex}"
+            if found is None:
+                if "r" in mode:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            elif self._must_not_exist:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            elif found.is_dir:
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            else:
+                # Shares the contents and keeps owner, permissions and attributes.
+                fs.clone_tree(self._target, self._temporary)
+        except BaseException:
+            self._remove_new_dirs()
+            raise
+
+    def open(self, mode):
+        """Opens the new contents."""
+        stream = self._fs.open(self._temporary, mode)
+        self._streams.append(stream)
+        return stream
+
+    def is_wrapped_by(self, stream):
+        """Notes a stream that writes to the last one: it is closed first."""
+        if stream is not self._streams[-1]:
+            self._streams.append(stream)
+
+    def commit(self):
+        """Gives the file its new contents."""
+        if self._is_done:
+            return
+        try:
+            # What wraps a stream may not close it.
+            while self._streams:
+                self._streams.pop().close()
+            rename = self._fs.rename_no_replace if self._must_not_exist else self._fs.rename
+            rename(self._temporary, self._target)
+        except BaseException:
+            self.discard()
+            raise
+        self._is_done = True
+
+    def discard(self):
+        """Removes the new contents. Raises nothing: an exception of the program may be on its way."""
+        if self._is_done:
+            return
+        self._is_done = True
+        for stream in reversed(self._streams):
+            try:
+                stream.close()
+            except Exception:
+                _logger.debug("cannot close %s", self._target, exc_info=True)
+        try:
+            self._fs.remove_file(self._temporary)
+        except FileNotFoundError:
+            pass
+        except Exception as error:
+            _logger.warning("cannot remove %s, left by an abandoned transaction: %s", self._temporary, error)
+        self._remove_new_dirs()
+
+    def _remove_new_dirs(self):
+        for path in reversed(self._new_dirs):
+            try:
+                self._fs.remove_dir(path)
+            except Exception:
+                # Something else is in it by now.
+                break
+
+
+class _Transaction(Transaction):
+    """The files that are written in a transaction, by path."""
+
+    def __init__(self, fs, **kwargs):
+        super().__init__(fs, **kwargs)
+        self.deferred = {}
+
+    def start(self):
+        super().start()
+        self.deferred = {}
+
+    def complete(self, commit=True):
+        # fsspec has collected streams, some of them twice, and none that updates a file.
+        self.files = deque(self.deferred.values())
+        self.deferred = {}
+        super().complete(commit)
+
+
+def _found(fs, path):
+    """What is at a path; `None` if nothing is."""
+    try:
+        return fs.symlink_metadata(path)
+    except FileNotFoundError:
+        return None
+
+
+def _followed(fs, path):
+    """The path that a write to `path` goes to, as links at its end are followed, and what is there."""
+    for _ in range(_LINKS_MAX):
+        found = _found(fs, path)
+        if found is None or not found.is_symlink:
+            return path, found
+        path = os.path.join(path.rpartition("/")[0] or "/", fs.read_link(path))
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+
+
 class BetrFileSystem(AbstractFileSystem):
     """A volume. `size` makes it where there is none; `auto_mkdir` makes directories for what is written."""
 
     protocol = "betrfs"
     root_marker = "/"
+    transaction_type = _Transaction
 
     def __init__(self, volume, size=None, read_only=False, cache_bytes=None, auto_mkdir=False, **kwargs):
         super().__init__(**kwargs)
@@ -206,11 +336,43 @@ class BetrFileSystem(AbstractFileSystem):
         """Makes a snapshot of a directory, at a cost that does not depend on what it holds."""
         self.fs.snapshot(self._strip_protocol(path), name)
 
+    def open(self, path, mode="rb", *args, **kwargs):
+        stream = super().open(path, mode, *args, **kwargs)
+        if self._intrans and not kwargs.get("autocommit") and _writes(mode):
+            self.transaction.deferred[self._strip_protocol(path)].is_wrapped_by(stream)
+        return stream
+
     def _open(self, path, mode="rb", block_size=None, autocommit=True, cache_options=None, **kwargs):
         path = self._strip_protocol(path)
+        if autocommit or not _writes(mode):
+            self._make_parents(path, mode)
+            return self.fs.open(path, mode)
+        known = self.transaction.deferred.get(path) if self._intrans else None
+        if known is not None and "x" in mode:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        deferred = known or _Deferred(self.fs, path, mode, self._make_parents(path, mode))
+        try:
+            stream = deferred.open(mode)
+        except BaseException:
+            if known is None:
+                deferred.discard()
+            raise
+        if self._intrans:
+            self.transaction.deferred[path] = deferred
+        # For a caller that asks for `autocommit=False` itself.
+        stream.commit, stream.discard = deferred.commit, deferred.discard
+        return stream
+
+    def _make_parents(self, path, mode):
+        """Makes the directories for what is written; returns the new ones."""
+        new = []
         if self.auto_mkdir and "r" not in mode:
+            parent = self._parent(path)
+            while not self.exists(parent):
+                new.insert(0, parent)
+                parent = self._parent(parent)
             self.makedirs(self._parent(path), exist_ok=True)
-        return self.fs.open(path, mode)
+        return new
 
     def cat_file(self, path, start=None, end=None, **kwargs):
         path = self._strip_protocol(path)
@@ -223,10 +385,8 @@ class BetrFileSystem(AbstractFileSystem):
 
     def touch(self, path, truncate=True, **kwargs):
         path = self._strip_protocol(path)
-        if self.auto_mkdir:
-            self.makedirs(self._parent(path), exist_ok=True)
         if truncate or not self.exists(path):
-            self.fs.write(path, b"")
+            self.open(path, "wb").close()
         else:
             now = int(datetime.now(timezone.utc).timestamp() * 1e9)
             self.fs.set_times(path, accessed_ns=now, modified_ns=now)
@@ -252,6 +412,10 @@ class BetrFileSystem(AbstractFileSystem):
     def symlink(self, src, dst):
         """Makes a symbolic link."""
         self.fs.symlink(src, self._strip_protocol(dst))
+
+
+def _writes(mode):
+    return any(letter in mode for letter in "wax+")
 
 
 def _has_magic(path):

@@ -3,7 +3,7 @@
 
 use betrfs::{InodeId, SNAPSHOTS_NAME};
 use betrfs_fuse::Errno;
-use betrfs_fuse::wire::{self, Opcode, ioctl};
+use betrfs_fuse::wire::{self, Opcode, change, ioctl};
 use seeded::Rng;
 use zerocopy::IntoBytes;
 
@@ -48,7 +48,7 @@ impl Kernel {
             ("INTERRUPT", request(Opcode::Interrupt, 0, &[0; 8], b""), Some(Errno::NOSYS)),
             ("OPENDIR", request(Opcode::Opendir, dir, &[0; 8], b""), Some(Errno::NOSYS)),
             ("INIT again", request(Opcode::Init, 0, &[0; 64], b""), Some(Errno::NOSYS)),
-            ("FLUSH", request(Opcode::Flush, any, &[0; 24], b""), None),
+            ("FLUSH", request(Opcode::Flush, any, &[0; 24], b""), Some(Errno::NOSYS)),
             ("LOOKUP without an end", request(Opcode::Lookup, dir, b"", b"name"), Some(Errno::INVAL)),
             ("LOOKUP in nothing", request(Opcode::Lookup, UNKNOWN_NODE, b"", b"a\0"), Some(Errno::STALE)),
             ("GETATTR of nothing", request(Opcode::Getattr, UNKNOWN_NODE, &[0; 16], b""), Some(Errno::STALE)),
@@ -72,8 +72,10 @@ impl Kernel {
             ),
             ("READDIRPLUS without room", request(Opcode::Readdirplus, dir, &[0; 40], b""), None),
             ("IOCTL of an unknown number", self.ioctl_request(any, 0x1234_5678, b""), Some(Errno::NOTTY)),
-            ("FILL without a source", self.ioctl_request(any, ioctl::FILL, &[7; 8]), Some(Errno::STALE)),
-            ("FILL without a token", self.ioctl_request(any, ioctl::FILL, &[7; 3]), Some(Errno::INVAL)),
+            ("FILL by an ioctl", self.ioctl_request(any, ioctl::FILL, &[7; 8]), Some(Errno::OPNOTSUPP)),
+            ("FILL without a source", change_request(any, ioctl::FILL, &[7; 8]), Some(Errno::STALE)),
+            ("FILL without a token", change_request(any, ioctl::FILL, &[7; 3]), Some(Errno::INVAL)),
+            ("a change that is not one", change_request(any, ioctl::USAGE, b""), Some(Errno::OPNOTSUPP)),
         ];
         let lying = wire::BatchForgetIn { count: 1 << 30, dummy: 0 };
         all.push((
@@ -84,10 +86,10 @@ impl Kernel {
         let flags = wire::Rename2In { newdir: dir, flags: 0x80, padding: 0 };
         let renamed = request(Opcode::Rename2, dir, flags.as_bytes(), b"a\0b\0");
         all.push(("RENAME2 with an unknown flag", renamed, Some(Errno::INVAL)));
-        for cmd in [ioctl::SOURCE, ioctl::USAGE, ioctl::HELD, ioctl::EMPTY] {
-            let mut plain = self.ioctl_request(dir, cmd, b"");
+        let asked = [ioctl::SOURCE, ioctl::USAGE, ioctl::HELD].map(|cmd| self.ioctl_request(dir, cmd, b""));
+        for mut plain in asked.into_iter().chain([change_request(dir, ioctl::EMPTY, b"")]) {
             plain.header.pid = PLAIN_TASK;
-            all.push(("IOCTL by a user without rights", plain, Some(Errno::PERM)));
+            all.push(("a request by a user without rights", plain, Some(Errno::PERM)));
         }
         if let Some(inside) = self.snapshots_node() {
             for opcode in [Opcode::Mkdir, Opcode::Rmdir] {
@@ -162,4 +164,14 @@ impl Kernel {
         }
         self.forget_unused();
     }
+}
+
+/// A change by the attribute for that.
+fn change_request(node: u64, cmd: u32, argument: &[u8]) -> Request {
+    let value = change::change_bytes(cmd, argument);
+    let set = wire::SetxattrIn { size: value.len() as u32, flags: 3 };
+    let mut request = Request::new(Opcode::Setxattr, node);
+    request.structure = wire::SetxattrWhole { set, ..wire::SetxattrWhole::default() }.as_bytes().to_vec();
+    request.rest = [change::CHANGE, b"\0", &value].concat();
+    request
 }

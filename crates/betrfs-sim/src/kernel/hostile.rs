@@ -2,7 +2,7 @@
 //! numbers at the borders of their types, unknown opcodes, nodes that nobody has seen.
 
 use betrfs::SNAPSHOTS_NAME;
-use betrfs_fuse::wire::{self, Opcode, ioctl};
+use betrfs_fuse::wire::{self, Opcode, change, ioctl};
 use seeded::Rng;
 
 use super::connection::{PLAIN_TASK, ROOT_TASK, Request, Travel};
@@ -30,7 +30,7 @@ const NUMBERS: [u64; 18] = [
 ];
 
 /// The commands of IOCTL.
-const COMMANDS: [u32; 14] = [
+const COMMANDS: [u32; 15] = [
     ioctl::GET_FLAGS,
     ioctl::SET_FLAGS,
     ioctl::GET_XATTR,
@@ -45,6 +45,7 @@ const COMMANDS: [u32; 14] = [
     ioctl::RESTORE,
     ioctl::MAY_RESTORE,
     ioctl::USAGE,
+    ioctl::PERMIT,
 ];
 
 /// Names of extended attributes, with their ends.
@@ -136,6 +137,11 @@ fn rest(rng: &mut Rng, opcode: Opcode) -> Vec<u8> {
         Opcode::Rename | Opcode::Rename2 | Opcode::Symlink => {
             rest.extend(name(rng));
             rest.extend(name(rng));
+        }
+        Opcode::Setxattr if rng.percent(30) => {
+            rest.extend([change::CHANGE, b"\0"].concat());
+            rest.extend(change::change_bytes(*rng.pick(&COMMANDS), &any_number(rng).to_ne_bytes()));
+            rest.extend(vec![b'n'; rng.below(600)]);
         }
         Opcode::Setxattr => {
             rest.extend_from_slice(rng.pick::<&[u8]>(&XATTRS));

@@ -2,7 +2,7 @@
 
 use betrfs::{Attr, SNAPSHOTS_NAME, SnapshotsBelow, Usage, XattrMode};
 use betrfs_fuse::Errno;
-use betrfs_fuse::wire::{self, Opcode, ioctl};
+use betrfs_fuse::wire::{self, Opcode, change, ioctl};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::cache::{is_dir, stale};
@@ -193,7 +193,7 @@ impl Kernel {
             SnapshotsBelow::Hold => ioctl::EMPTY,
             SnapshotsBelow::Go => ioctl::EMPTY_WITH_SNAPSHOTS,
         };
-        self.ioctl(node, command, b"")?;
+        self.change(node, command, b"")?;
         self.caches.lock().prune(node);
         Ok(())
     }
@@ -208,8 +208,7 @@ impl Kernel {
             }
         }
         let token = self.written_back(source)?;
-        self.ioctl(target, ioctl::FILL, &token)?;
-        Ok(())
+        self.change(target, ioctl::FILL, &token)
     }
 
     /// Brings a directory back to a snapshot.
@@ -223,7 +222,7 @@ impl Kernel {
         let may = self.ioctl(dir, ioctl::MAY_RESTORE, &argument(0)?);
         let token = self.written_back(dir)?;
         let number = u64::from_le_bytes(*token.first_chunk().ok_or_else(short)?);
-        let restored = self.ioctl(dir, ioctl::RESTORE, &argument(number)?);
+        let restored = self.change(dir, ioctl::RESTORE, &argument(number)?);
         // A disk that fails in between says nothing of the question.
         let of_disk = matches!(&restored, Err(Failed::Request(Errno::IO | Errno::NOSPC | Errno::ROFS)));
         if may.is_ok() != restored.is_ok() && !of_disk {
@@ -249,6 +248,15 @@ impl Kernel {
                 Err(failed) => return Err(failed),
             }
         }
+        Ok(())
+    }
+
+    /// Changes something by the attribute for that, as a process does.
+    fn change(&self, node: u64, cmd: u32, argument: &[u8]) -> Result<(), Failed> {
+        let value = change::change_bytes(cmd, argument);
+        let set = wire::SetxattrIn { size: value.len() as u32, flags: 3 };
+        let set = wire::SetxattrWhole { set, ..wire::SetxattrWhole::default() };
+        self.send(Opcode::Setxattr, node, &set, &[&ended(change::CHANGE), &value[..]].concat())?;
         Ok(())
     }
 

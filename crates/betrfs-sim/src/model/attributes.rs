@@ -32,7 +32,7 @@ impl State {
             object.mtime_ns = now_ns;
         }
         if set.uid.is_some() || set.gid.is_some() || set.kill_set_id {
-            object.kill_set_id();
+            object.kill_set_id(set.outside_group);
             object.drop_capabilities();
         }
         if set.size.is_some() {

@@ -211,11 +211,11 @@ impl Object {
         (self.mtime_ns, self.ctime_ns) = (now_ns, now_ns);
     }
 
-    /// Clears set-id bits, as a change of the owner does.
-    pub fn kill_set_id(&mut self) {
+    /// Clears set-id bits, as a change of the owner does, by a caller outside of the group or in it.
+    pub fn kill_set_id(&mut self, outside_group: bool) {
         if !self.is_dir() {
             self.perm &= !0o4000;
-            if self.perm & 0o0010 != 0 {
+            if outside_group || self.perm & 0o0010 != 0 {
                 self.perm &= !0o2000;
             }
         }

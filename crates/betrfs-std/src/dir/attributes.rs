@@ -9,7 +9,7 @@ use super::Dir;
 use crate::error::{Context, Kinded, Result};
 use crate::metadata::{Metadata, nanoseconds};
 use crate::opened::Found;
-use crate::permission::{may_give, owns, settable};
+use crate::permission::{keeps_set_group_id, may_give, owns, settable};
 
 impl Dir {
     /// The attributes of what a path leads to.
@@ -86,7 +86,8 @@ impl Dir {
 
     fn give(&self, found: &Found, uid: Option<u32>, gid: Option<u32>) -> Kinded<()> {
         may_give(self.caller(), &found.attr, uid, gid)?;
-        self.set(found, &SetAttr { uid, gid, ..SetAttr::default() })
+        let outside_group = !keeps_set_group_id(self.caller(), &found.attr);
+        self.set(found, &SetAttr { uid, gid, outside_group, ..SetAttr::default() })
     }
 
     /// Sets the times of the last access and of the last change of the contents; what is `None` stays.

@@ -136,10 +136,15 @@ impl Dir {
     }
 
     fn copy_file(&self, from: &Path, to: &Path) -> Kinded<u64> {
-        let source = OpenOptions::new().read(true).open_kinded(self, from)?;
+        let not_regular = || VolumeError::Invalid("the source is not a regular file").into();
+        let source = match OpenOptions::new().read(true).open_kinded(self, from) {
+            // As std::fs::copy, which can open directories.
+            Err(ErrorKind::Volume(VolumeError::IsADirectory)) => return Err(not_regular()),
+            opened => opened?,
+        };
         let attr = source.attr()?;
         if attr.file_type != FileType::Regular {
-            return Err(VolumeError::Invalid("the source is no regular file").into());
+            return Err(not_regular());
         }
         let target = match self.locate(to, true, Purpose::MakeFile)? {
             Located::There { found, .. } if found.id() == source.id() => {

@@ -8,12 +8,12 @@ pub(crate) const SET_GROUP_ID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o0010;
 
 /// Clears the set-id bits, as a change of the owner does, and a change of the contents by a caller without
-/// the privilege to keep them. Without execute permission for the group, set-group-id means something else
-/// and stays.
-pub(crate) fn kill_set_id(record: &mut Record) {
+/// the privilege to keep them. Without execute permission for the group, set-group-id is cleared only if the
+/// caller is `outside_group`, as Linux does since 6.2 (`setattr_should_drop_sgid`).
+pub(crate) fn kill_set_id(record: &mut Record, outside_group: bool) {
     if !record.is_dir() && !planted::is(Bug::SetIdKept) {
         record.perm &= !SET_USER_ID;
-        if record.perm & GROUP_EXECUTE != 0 {
+        if outside_group || record.perm & GROUP_EXECUTE != 0 {
             record.perm &= !SET_GROUP_ID;
         }
     }
@@ -30,18 +30,24 @@ mod tests {
     use crate::types::FileType;
 
     #[test]
-    fn set_id_bits_go_from_what_can_be_executed() {
-        for (file_type, perm, left) in [
-            (FileType::Regular, 0o6755, 0o755),
-            (FileType::Regular, 0o4644, 0o644),
-            // A mandatory lock, on systems that have those.
-            (FileType::Regular, 0o2644, 0o2644),
-            (FileType::Regular, 0o1777, 0o1777),
-            (FileType::Directory, 0o6755, 0o6755),
+    fn set_id_bits_are_cleared_as_the_kernel_does() {
+        // The permissions before, and those after a change by a caller in the group and outside of it.
+        for (file_type, perm, inside, outside) in [
+            (FileType::Regular, 0o6755, 0o755, 0o755),
+            (FileType::Regular, 0o4644, 0o644, 0o644),
+            (FileType::Regular, 0o2644, 0o2644, 0o644),
+            (FileType::Regular, 0o6766, 0o2766, 0o766),
+            (FileType::Regular, 0o1777, 0o1777, 0o1777),
+            (FileType::Directory, 0o6755, 0o6755, 0o6755),
         ] {
-            let mut record = Record::new(file_type, perm, 1, 0);
-            kill_set_id(&mut record);
-            assert_eq!(record.perm, left, "{file_type:?} {perm:o}");
+            for (outside_group, left) in [(false, inside), (true, outside)] {
+                let mut record = Record::new(file_type, perm, 1, 0);
+                kill_set_id(&mut record, outside_group);
+                assert_eq!(
+                    record.perm, left,
+                    "{file_type:?} {perm:o}, outside of the group: {outside_group}"
+                );
+            }
         }
     }
 }

@@ -63,8 +63,8 @@ impl Upsert for BlockUpsert {
         "block"
     }
 
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> betree::Result<Option<Vec<u8>>> {
-        Ok(changed(old, delta))
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+        changed(old, delta)
     }
 }
 

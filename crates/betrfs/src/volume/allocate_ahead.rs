@@ -16,6 +16,11 @@ use crate::volume::Volume;
 /// Bytes set aside for a block, with those of its key and its place in a node.
 const BLOCK_BYTES_ASIDE: u64 = BLOCK + 64;
 
+/// The contents that so many free bytes have room for.
+pub(super) fn bytes_of_contents(free_bytes: u64) -> u64 {
+    free_bytes / BLOCK_BYTES_ASIDE * BLOCK
+}
+
 /// The part of a file's room set aside that one write takes.
 pub(super) struct Drawn {
     filled: Range<u64>,

@@ -96,7 +96,7 @@ impl Volume {
             record.mtime_ns = now_ns;
         }
         if set.uid.is_some() || set.gid.is_some() || set.kill_set_id {
-            kill_set_id(&mut record);
+            kill_set_id(&mut record, set.outside_group);
         }
         if set.size.is_some() || set.uid.is_some() || set.gid.is_some() || set.kill_set_id {
             drop_capabilities(&mut batch, &inode, &mut record)?;

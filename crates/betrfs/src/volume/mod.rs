@@ -84,6 +84,7 @@ use crate::schema::block::{BLOCK, BlockUpsert};
 use crate::schema::{DATA, DICTS, META, Marker, QUOTAS, Record, Stored, VolumeRecord, damaged, key};
 use crate::types::{FileType, FormatOptions, InodeId, OpenOptions, StatFs};
 use access_times::AccessPolicy;
+use allocate_ahead::bytes_of_contents;
 use charge::Quotas;
 use detached::{Left, Unfinished};
 use find_inode::NumberMap;
@@ -440,12 +441,18 @@ impl Volume {
         Ok(StatFs {
             total_bytes: space.total_bytes + growth_bytes,
             free_bytes: space.unused_bytes + growth_bytes,
-            available_bytes: space.free_bytes + growth_bytes,
+            available_bytes: self.available_bytes() + bytes_of_contents(growth_bytes),
             files: files_free + self.numbers.ids_given().min(used_bytes / OBJECT_BYTES),
             files_free,
             name_bytes_max: key::NAME_BYTES_MAX as u32,
             block_bytes: BLOCK as u32,
         })
+    }
+
+    /// The contents for which there is room on the volume as large as it is: the free bytes less those that
+    /// the blocks' keys and places may take.
+    pub fn available_bytes(&self) -> u64 {
+        bytes_of_contents(self.env.space().free_bytes)
     }
 
     /// Makes everything durable, including all times of access, and marks the volume clean. Later changes are

@@ -20,7 +20,7 @@ use crate::op::{Op, OpKind};
 use crate::rules::refuse_if_protected;
 use crate::schema::block::BLOCK;
 use crate::schema::{Amount, DATA, Detached, LINKS, META, Marker, Record, key};
-use crate::types::{FileType, InodeId, Owned, SnapshotsBelow};
+use crate::types::{FileType, InodeId, Owned, RemovedBelow, SnapshotsBelow};
 use crate::volume::Volume;
 use crate::volume::charge::{NamesOfFiles, spoil};
 use crate::volume::lost_files::is_lost_for_good;
@@ -117,8 +117,7 @@ impl<'a> Emptied<'a> {
 
 impl Volume {
     /// Empties a directory: everything below it is removed at once, and after a crash all of it is there or
-    /// nothing. Returns the objects that the caller holds and whose attributes have changed. Open files live
-    /// on until they are closed; their other names, outside, stay.
+    /// nothing. Open files live on until they are closed; their other names, outside, stay.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -140,7 +139,7 @@ impl Volume {
     /// [`Error::NotADirectory`]; [`Error::NotFound`] if the directory itself was removed;
     /// [`Error::Protected`] by the directory's own flags (those below it are not checked);
     /// [`Error::HeldBySnapshots`] if it or a directory below it has snapshots and they are to hold it.
-    pub fn remove_below(&self, node: InodeId, snapshots: SnapshotsBelow) -> Result<Vec<InodeId>> {
+    pub fn remove_below(&self, node: InodeId, snapshots: SnapshotsBelow) -> Result<RemovedBelow> {
         self.measured(|measuring| self.empty(node, snapshots, None, measuring))
     }
 
@@ -149,7 +148,7 @@ impl Volume {
     /// # Errors
     /// Those of `remove_below`; [`Error::Busy`] if something may have come into the directory that is not the
     /// user's: it is to be looked through again.
-    pub fn remove_below_as(&self, owned: &Owned) -> Result<Vec<InodeId>> {
+    pub fn remove_below_as(&self, owned: &Owned) -> Result<RemovedBelow> {
         self.measured(|measuring| self.empty(owned.node, SnapshotsBelow::Hold, Some(owned), measuring))
     }
 
@@ -159,7 +158,7 @@ impl Volume {
         snapshots: SnapshotsBelow,
         by: Option<&Owned>,
         measuring: &Measuring<'_>,
-    ) -> Result<Vec<InodeId>> {
+    ) -> Result<RemovedBelow> {
         self.find_kept_dirs()?;
         let op = self.update(OpKind::RemoveTree, 0)?;
         self.strike_closed(node);
@@ -183,7 +182,7 @@ impl Volume {
             }
             let mut record = dir.state.read().record.clone();
             if record.entries == 0 && !has_snapshots && kept.is_empty() {
-                return Ok(Vec::new());
+                return Ok(RemovedBelow::default());
             }
             let now_ns = self.platform.now_ns();
             let mut emptied = Emptied::entries_of(&dir, &path.bytes).in_quotas(path.quotas());
@@ -223,11 +222,16 @@ impl Volume {
                 own.state.write().record = record.into();
                 cut_off.extend(self.cut_off(&exclusive, &own));
             }
-            let mut held = self.removed(exclusive, removal, cut_off, now_ns);
+            let names_of = |(dir, names): &CutOff| {
+                let dir = dir.id;
+                names.known_objects().map(move |name| (dir, name)).collect::<Vec<_>>()
+            };
+            let names = cut_off.iter().flat_map(names_of).collect();
+            let mut changed = self.removed(exclusive, removal, cut_off, now_ns);
             if !kept.is_empty() {
-                held.extend(self.clear_given_up());
+                changed.extend(self.clear_given_up());
             }
-            Ok(held)
+            Ok(RemovedBelow { changed, names })
         })
     }
 

@@ -35,6 +35,18 @@ enum FlagCheck {
     No,
 }
 
+/// The room that a write may take.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// What is free.
+    Free,
+    /// That, and a part of what is kept for deletes: it replaces as much as it adds.
+    Reserve,
+}
+
+/// The most blocks that are replaced at once where there is no other room: the reserve may be small.
+const REPLACED_BLOCKS_MAX: u64 = 16;
+
 impl Volume {
     /// Writes `data` at `offset` and returns the number of bytes written. A short count means that a later
     /// piece failed; a call that starts there returns the error. Each piece up to a multiple of 1 MiB (less
@@ -75,6 +87,67 @@ impl Volume {
         self.write_pieces(node, offset, data, FlagCheck::No)
     }
 
+    /// Writes pages of a mapping of the file that a mount's kernel writes back: nobody waits for the answer.
+    /// As [`Volume::write`], or as [`Volume::write_belated`]; but where there is no room for them, blocks
+    /// that the file has are replaced with room that is otherwise kept for deletes.
+    ///
+    /// # Errors
+    /// As there; of several pages some may be written.
+    pub fn write_back(&self, node: InodeId, offset: u64, data: &[u8], is_belated: bool) -> Result<usize> {
+        let check = if is_belated { FlagCheck::No } else { FlagCheck::Yes };
+        let mut written = 0;
+        while let Some(rest) = data.get(written..) {
+            let at = offset.saturating_add(written as u64);
+            match self.write_pieces(node, at, rest, check) {
+                Ok(len) if len == rest.len() => break,
+                Ok(len) => written += len,
+                Err(error) if error.is_want_of_space() => {
+                    self.replace_stored(node, at, rest, check, error)?;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(data.len())
+    }
+
+    /// Writes those parts of data that replace stored blocks, for which there was no room.
+    ///
+    /// # Errors
+    /// `refused`, if other parts are left; that of a write.
+    fn replace_stored(
+        &self,
+        node: InodeId,
+        offset: u64,
+        data: &[u8],
+        check: FlagCheck,
+        refused: Error,
+    ) -> Result<()> {
+        let end = offset.saturating_add(data.len() as u64);
+        let holes = self.holes(&self.query(OpKind::Write), node, offset, end)?;
+        let mut done = if holes.is_empty() { Ok(()) } else { Err(refused) };
+        let mut at = offset;
+        while at < end {
+            let block = at / BLOCK;
+            if let Some(hole) = holes.iter().find(|hole| hole.contains(&block)) {
+                at = hole.end.saturating_mul(BLOCK);
+                continue;
+            }
+            let next_hole =
+                holes.iter().map(|hole| hole.start).find(|start| *start > block).unwrap_or(u64::MAX);
+            let to = (block + REPLACED_BLOCKS_MAX).min(next_hole).saturating_mul(BLOCK).min(end);
+            let part = data.get((at - offset) as usize..(to - offset) as usize).unwrap_or_default();
+            match self.write_piece(node, Some(at), part, check, Room::Reserve) {
+                Ok((_, written)) if written > 0 => at += written as u64,
+                written => {
+                    done = done.and(written.map(drop));
+                    at = to;
+                }
+            }
+        }
+        done
+    }
+
     fn write_pieces(&self, node: InodeId, offset: u64, data: &[u8], check: FlagCheck) -> Result<usize> {
         let end = offset.checked_add(data.len() as u64).ok_or(Error::FileTooLarge)?;
         if end > FILE_BYTES_MAX {
@@ -84,7 +157,7 @@ impl Volume {
         loop {
             let len = (self.piece_bytes - at % self.piece_bytes).min(rest.len() as u64);
             let piece = rest.get(..len as usize).unwrap_or(rest);
-            match self.write_piece(node, Some(at), piece, check) {
+            match self.write_piece(node, Some(at), piece, check, Room::Free) {
                 Ok((_, written)) => {
                     (at, rest) = (at + written as u64, rest.get(written..).unwrap_or_default());
                 }
@@ -104,7 +177,7 @@ impl Volume {
     /// # Errors
     /// As [`write`](Volume::write).
     pub fn append(&self, node: InodeId, data: &[u8]) -> Result<(u64, usize)> {
-        self.write_piece(node, None, data, FlagCheck::Yes)
+        self.write_piece(node, None, data, FlagCheck::Yes, Room::Free)
     }
 
     /// Writes as much of `data` as one batch takes, at an offset or at the file's end; returns where, and the
@@ -115,10 +188,11 @@ impl Volume {
         offset: Option<u64>,
         data: &[u8],
         check: FlagCheck,
+        room: Room,
     ) -> Result<(u64, usize)> {
         let data = data.get(..self.piece_bytes as usize).unwrap_or(data);
         let op = self.update(OpKind::Write, data.len())?;
-        op.without_waiting(|| self.write_piece_in(&op, node, offset, data, check))
+        op.without_waiting(|| self.write_piece_in(&op, node, offset, data, (check, room)))
     }
 
     fn write_piece_in(
@@ -127,7 +201,7 @@ impl Volume {
         node: InodeId,
         offset: Option<u64>,
         data: &[u8],
-        check: FlagCheck,
+        (check, room): (FlagCheck, Room),
     ) -> Result<(u64, usize)> {
         let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
@@ -153,6 +227,9 @@ impl Volume {
         let now_ns = self.platform.now_ns();
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
         drop_capabilities(&mut batch, &inode, &mut record)?;
+        if room == Room::Reserve {
+            batch.mark_replacing();
+        }
         let drawn = self.draw(&mut batch, &inode, offset, offset + data.len() as u64);
         if planted::is(Bug::SizeBeforeData) {
             let mut early = Batch::new();

@@ -12,6 +12,7 @@ const SET: SetAttr = SetAttr {
     mtime_ns: None,
     ctime_ns: None,
     kill_set_id: false,
+    outside_group: false,
 };
 
 #[test]
@@ -34,7 +35,14 @@ fn set_id_bits_are_cleared_when_posix_says_so() {
     volume.copy_range(other, 0, file, 0, 6).unwrap();
     assert_eq!(perm(), 0o6745, "by those who may keep them");
     volume.setattr(file, &SetAttr { size: Some(3), kill_set_id: true, ..SET }).unwrap();
-    assert_eq!(perm(), 0o2745, "without execute for the group it means another thing");
+    assert_eq!(perm(), 0o2745, "in the group of a file that the group cannot execute");
+    volume.setattr(file, &SetAttr { size: Some(3), kill_set_id: true, outside_group: true, ..SET }).unwrap();
+    assert_eq!(perm(), 0o745, "outside of that group");
+    set(0o2745);
+    volume.setattr(file, &SetAttr { gid: Some(5), ..SET }).unwrap();
+    assert_eq!(perm(), 0o2745, "chgrp in the group");
+    volume.setattr(file, &SetAttr { gid: Some(6), outside_group: true, ..SET }).unwrap();
+    assert_eq!(perm(), 0o745, "chgrp outside of the group");
     set(0o6755);
     volume.setattr(file, &SetAttr { uid: Some(5), ..SET }).unwrap();
     assert_eq!(perm(), 0o755);

@@ -147,7 +147,7 @@ fn inodes_removed_with_a_tree_are_marked_while_others_go_on() {
     volume.write(open, 0, b"still").unwrap();
     volume.open_inode(open).unwrap();
     let before = volume.counters().of(OpKind::RemoveTree).visited;
-    let mut changed = volume.remove_below(tree, SnapshotsBelow::Hold).unwrap();
+    let mut changed = volume.remove_below(tree, SnapshotsBelow::Hold).unwrap().changed;
     let visited = volume.counters().of(OpKind::RemoveTree).visited - before;
     assert!(visited <= 8, "{visited}");
     changed.sort();

@@ -92,7 +92,7 @@ fn a_removed_tree_with_many_links_leaves_files_with_their_other_names() {
     let held = volume.resolve(b"/beside/0").unwrap().node;
     let open = volume.resolve(b"/tree/1").unwrap().node;
     volume.open_inode(open).unwrap();
-    let changed = volume.remove_below(tree, SnapshotsBelow::Hold).unwrap();
+    let changed = volume.remove_below(tree, SnapshotsBelow::Hold).unwrap().changed;
     assert!(changed.contains(&held) && changed.contains(&open), "{changed:?}");
     assert_eq!(names(&volume, tree), Vec::<String>::new());
     for i in (0..100).step_by(2) {
@@ -577,7 +577,7 @@ fn a_removal_that_a_full_disk_has_stopped_is_finished_once_there_is_room() {
     disk.device.set_fault(Some(write));
     mkfile(&volume, beside, "new");
     assert!(matches!(volume.sync(), Err(Error::Engine(betree::Error::DeviceFull(_)))));
-    let mut told = volume.remove_below(tree, SnapshotsBelow::Hold).unwrap();
+    let mut told = volume.remove_below(tree, SnapshotsBelow::Hold).unwrap().changed;
     assert_eq!(names(&volume, tree), Vec::<String>::new());
     let left = with_two_names(&volume);
     assert!((1..FILES as usize / 2).contains(&left), "it was stopped with {left} names left");

@@ -299,6 +299,24 @@ fn many_calls_allocate_no_more_than_is_free() {
     assert_sound(&volume);
 }
 
+/// All that `df` reports as available can be allocated, and then written (xfstests generic/103).
+#[test]
+fn what_is_available_can_be_allocated() {
+    let volume = Disk::of_bytes(64 << 20).open();
+    let file = mkfile(&volume, ROOT, "f").node;
+    // Less what the change of the file itself takes.
+    let len = available(&volume) - (64 << 10);
+    volume.fallocate(file, ALLOCATE, 0, len).unwrap();
+    let left = available(&volume);
+    assert!(left <= 64 << 10, "{left} bytes are still available");
+    let data = noise(7, 1 << 20);
+    for at in (0..len).step_by(1 << 20) {
+        let part = &data[..data.len().min((len - at) as usize)];
+        assert_eq!(volume.write(file, at, part), Ok(part.len()), "at {at} of {len}");
+    }
+    assert_sound(&volume);
+}
+
 #[test]
 fn allocated_room_can_be_written_on_a_full_volume() {
     let volume = Disk::of_bytes(64 << 20).open();

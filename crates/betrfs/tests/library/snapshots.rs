@@ -236,7 +236,7 @@ fn snapshots_that_hold_a_directory_are_reported_and_removed_with_it() {
     assert_eq!(volume.getattr(inner).unwrap().nlink, 2);
 
     let own = snapshots(&volume, dir);
-    let changed = volume.remove_below(dir, SnapshotsBelow::Go).unwrap();
+    let changed = volume.remove_below(dir, SnapshotsBelow::Go).unwrap().changed;
     assert!([inner, file, in_snapshot, taken].iter().all(|node| changed.contains(node)), "{changed:?}");
     assert_eq!(volume.getattr(taken).unwrap().nlink, 0);
     assert_eq!(names(&volume, own), Vec::<String>::new());

@@ -45,10 +45,10 @@ impl Upsert for Timed {
         "timed"
     }
 
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
         let made = time_of(delta);
         let old = old.filter(|old| self.expires_at_ns(old).is_none_or(|at| at > made));
-        Ok(Some([old.unwrap_or(&[0; 8]), delta.get(8..).unwrap_or_default()].concat()))
+        Some([old.unwrap_or(&[0; 8]), delta.get(8..).unwrap_or_default()].concat())
     }
 
     fn expires_at_ns(&self, value: &[u8]) -> Option<i64> {

@@ -252,3 +252,41 @@ fn a_claim_that_is_refused_takes_nothing() {
     assert!(matches!(space.claim(overlapping), Err(Error::Corrupt { offset: 16384, .. })));
     assert_eq!(free_ranges(&space), [(0, 10)]);
 }
+
+#[test]
+fn blocks_without_storage_are_free_and_no_extent_gets_them() {
+    let space = Space::new(0, 100);
+    let held = space.allocate(10, 1).unwrap();
+    space.doubt_backing();
+    let numbers = || (space.free_blocks(), space.backed_blocks(), space.unbacked_blocks());
+    assert_eq!(numbers(), (90, 0, 90));
+    assert!(space.allocate(1, 1).is_none());
+    let range = space.take_unbacked(20).unwrap();
+    assert_eq!((range.start_block, range.len_blocks), (10, 20), "where the last allocation ended");
+    assert_eq!(numbers(), (70, 0, 70));
+    space.give_backed(range);
+    assert_eq!(numbers(), (90, 20, 70));
+    let next = space.allocate(15, 1).unwrap();
+    assert_eq!(next.parts()[0].start_block, 10);
+    assert!(space.allocate(10, 2).is_none(), "5 have storage");
+    let range = space.take_unbacked(8).unwrap();
+    assert_eq!(range.start_block, 30);
+    space.give_back_told(range);
+    assert_eq!(numbers(), (75, 5, 70));
+    let last = space.take_last_unbacked(4).unwrap();
+    assert_eq!(last.start_block, 96);
+    space.give_backed(last);
+    assert!(space.take_last_unbacked(4).is_none(), "those behind it have storage");
+    // What extents give back has storage; what is discarded has none.
+    drop((held, next));
+    assert_eq!(numbers(), (100, 34, 66));
+    let whole = BlockRange { start_block: 0, len_blocks: 30 };
+    assert!(space.take_free(whole) && !space.take_doubted(whole));
+    space.give_back_told(whole);
+    assert_eq!(numbers(), (100, 4, 96));
+    assert!(space.take_doubted(whole));
+    space.give_backed(whole);
+    space.grow(50);
+    assert_eq!(numbers(), (150, 34, 116));
+    assert_eq!(free_ranges(&space), [(0, 30), (30, 66), (96, 4), (100, 50)]);
+}

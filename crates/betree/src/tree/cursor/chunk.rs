@@ -146,7 +146,7 @@ impl Chunk {
     /// Steps over the next pair that has not expired; `false` at the end.
     ///
     /// # Errors
-    /// That of the upsert function. The cursor stands before the pair then.
+    /// [`Error::Corrupt`] for a damaged range. The cursor then stands before the pair.
     pub fn step(&mut self, expiry: &Expiry<'_>) -> Result<bool> {
         while self.step_over_any(expiry.upsert)? {
             if !expiry.has_expired(self.pair().1) {
@@ -266,7 +266,7 @@ impl Chunk {
         };
         let mut value = base.map(|base| Cow::Borrowed(value_of(base)));
         for delta in deltas.iter().rev() {
-            value = upsert.apply(value.as_deref(), value_of(*delta))?.map(Cow::Owned);
+            value = upsert.apply(value.as_deref(), value_of(*delta)).map(Cow::Owned);
         }
         let Some(made) = value.map(Cow::into_owned) else { return Ok(false) };
         (self.made, self.at) = (made, At::Made);

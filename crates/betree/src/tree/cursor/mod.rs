@@ -143,7 +143,7 @@ impl<'e> Cursor<'e> {
     /// Steps over the next pair and returns it, or `None` at the end of the range.
     ///
     /// # Errors
-    /// The device's, corruption, or that of the upsert function; [`Error::NotInMemory`] of a cursor
+    /// The device's, or corruption; [`Error::NotInMemory`] of a cursor
     /// [in memory](Cursor::in_memory). The cursor has not moved.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {

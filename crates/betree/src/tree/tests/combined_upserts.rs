@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::cache::RUNS_MAX;
-use crate::error::Result;
 use crate::key::Cut;
 use crate::message::Msn;
 use crate::upsert::Upsert;
@@ -20,8 +19,8 @@ impl Upsert for Joined {
         "joined"
     }
 
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(Some([old.unwrap_or_default(), delta].concat()))
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+        Some([old.unwrap_or_default(), delta].concat())
     }
 
     fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {

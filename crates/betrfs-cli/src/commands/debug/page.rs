@@ -13,6 +13,7 @@ use crate::failure::{Failure, Outcome};
 use crate::format::Format;
 use crate::json_stream::JsonStream;
 use crate::name::Name;
+use crate::plain_text::in_lines;
 
 /// The most problems, and the most notes, that are listed.
 const TOLD_MAX: usize = 1000;
@@ -89,7 +90,7 @@ impl Page {
     /// A line for people.
     pub fn line(&mut self, line: impl Display) {
         if let Page::Text { out, unwritten: unwritten @ None } = self {
-            *unwritten = writeln!(out, "{line}").err();
+            *unwritten = writeln!(out, "{}", in_lines(&line.to_string())).err();
         }
     }
 

@@ -172,7 +172,7 @@ impl<R: BufRead> Pairs<R> {
         self.input.read_exact(&mut len).map_err(cut_off)?;
         let len = u32::from_le_bytes(len);
         if len as usize > most {
-            return Err(format!("a length of {len} bytes is over the limit of {most}"));
+            return Err(format!("a length of {len} bytes is over the limit of {most} bytes"));
         }
         // Memory as it comes, not as it is announced.
         let mut bytes = Vec::new();
@@ -252,7 +252,7 @@ mod tests {
         for len in 1..framed.len() {
             assert_eq!(read(Form::Framed, &framed[..len]), Err("pair 1: the input ends in it".to_owned()));
         }
-        let told = "pair 1: a length of 4294967295 bytes is over the limit of 65531";
+        let told = "pair 1: a length of 4294967295 bytes is over the limit of 65531 bytes";
         assert_eq!(read(Form::Framed, &[0xff; 100]), Err(told.to_owned()));
     }
 }

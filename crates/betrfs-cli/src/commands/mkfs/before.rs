@@ -1,11 +1,13 @@
 //! What a file or device holds before a volume is made on it.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use betree_platform::{BLOCK_BYTES, Device};
 use betree_std::FileDevice;
 
 use crate::failure::Failure;
+use crate::place::itself;
 use crate::tags::Tags;
 
 /// Bytes examined for existing data.
@@ -22,7 +24,9 @@ pub fn of(device: &FileDevice) -> Result<Option<String>, Failure> {
     let head =
         device.head(HEAD_BYTES).map_err(|error| Failure::new(format!("cannot read {shown}: {error}")))?;
     if head.starts_with(MAGIC) {
-        let name = Tags::read(device.path()).map(|tags| named(&tags.label, &tags.uuid.to_string()));
+        let tags =
+            device.descriptor().map_err(Failure::from).and_then(|open| Tags::read(Path::new(&itself(&open))));
+        let name = tags.map(|tags| named(&tags.label, &tags.uuid.to_string()));
         return Ok(Some(format!("is a BetrFS volume already{}", name.unwrap_or_default())));
     }
     if let Some(found) = of_others(device) {

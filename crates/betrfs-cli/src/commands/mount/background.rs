@@ -4,7 +4,7 @@
 //! standard output, a pipe, whether the start succeeded, and then closes the pipe. If the starter asks for
 //! it, lines before that tell how far the replay of the volume's log is.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
@@ -17,8 +17,7 @@ use std::time::{Duration, Instant};
 
 use betree::ReplayProgress;
 use betree_std::{ALLOCATOR, FileDevice};
-use rustix::fs::OFlags;
-use rustix::io::Errno;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -27,6 +26,7 @@ use super::Arguments;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::output;
 use crate::path::absolute;
+use crate::place::{Place, itself};
 use crate::replay;
 
 /// The announcement when the mount answers. Else it is the kind of the failure and its sentence.
@@ -155,24 +155,24 @@ fn interrupt_with_us(server: &Child) -> io::Result<Arc<AtomicBool>> {
 /// where other users may change names, root would write to a file of their choice. Pipes are refused: opening
 /// one can block. Block devices and the volume itself are refused: the log would destroy what they hold.
 fn open_log(path: &Path, volume: &Path) -> Result<File, String> {
-    let is_block_device = |found: &Metadata| found.file_type().is_block_device();
-    let refusal = || Err("it is a block device: choose a file".to_owned());
-    // Before it is opened: the end of a writer makes the system look at a device anew.
-    if path.symlink_metadata().is_ok_and(|found| is_block_device(&found)) {
-        return refusal();
-    }
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    let mut options = OpenOptions::new();
-    options.create(true).append(true).mode(0o600).custom_flags(flags);
-    let told = |error: io::Error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::LOOP) => "it is a symbolic link: name the file itself".to_owned(),
-        _ => error.to_string(),
+    let told = |error: io::Error| error.to_string();
+    let place = Place::of(path).map_err(told)?;
+    let found = match place.make(Mode::RUSR | Mode::WUSR) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => place.find(),
+        made => made,
     };
-    let log = options.open(path).map_err(told)?;
-    let found = log.metadata().map_err(told)?;
-    if is_block_device(&found) {
-        return refusal();
+    // What has the name is looked at before it is opened: the end of a writer makes the system look at a
+    // device again.
+    let named = found.map_err(told)?;
+    let found = named.metadata().map_err(told)?;
+    if found.is_symlink() {
+        return Err("it is a symbolic link: name the file itself".to_owned());
     }
+    if found.file_type().is_block_device() {
+        return Err("it is a block device: choose a file".to_owned());
+    }
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let log = OpenOptions::new().append(true).custom_flags(flags).open(itself(&named)).map_err(told)?;
     if output::is_below(&found, volume) {
         return Err("it is the volume itself: choose another file".to_owned());
     }

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use betree_std::StdPlatform;
 use betrfs::{Recompress, Recompressed};
 use betrfs_fuse::Errno;
 use rustix::fs::{Dir, IFlags, Mode, OFlags, ResolveFlags};
@@ -115,6 +116,16 @@ impl<'a> Walk<'a> {
         Ok(self.totals)
     }
 
+    /// What the server needs to write an open file: asked for once a file, and not at all to count.
+    fn permit(&self, open: &File, known: &mut Option<u64>) -> io::Result<u64> {
+        match *known {
+            None if self.what != Recompress::Count => {
+                Ok(*known.insert(betrfs_fuse::recompress_permit(open, &StdPlatform::new())?))
+            }
+            permit => Ok(permit.unwrap_or_default()),
+        }
+    }
+
     fn file(&mut self, path: &Path, opened: io::Result<File>) -> Result<(), Failure> {
         let open = match opened {
             Err(error) if is_gone(&error) => return Ok(()),
@@ -125,11 +136,12 @@ impl<'a> Walk<'a> {
             Ok(open) => open,
         };
         self.totals.files += 1;
-        let mut next = Some(0);
+        let (mut next, mut permit) = (Some(0), None);
         while let Some(from) = next
             && !self.is_interrupted.load(Ordering::Relaxed)
         {
-            let part = match betrfs_fuse::recompress(&open, from, self.what) {
+            let part = self.permit(&open, &mut permit);
+            let part = match part.and_then(|permit| betrfs_fuse::recompress(&open, from, self.what, permit)) {
                 Ok(part) => part,
                 Err(error) => {
                     return match error.raw_os_error().map(Errno::from_raw_os_error) {

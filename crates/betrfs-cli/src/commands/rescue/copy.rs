@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
@@ -14,18 +14,20 @@ use betree::counted;
 use betrfs::FileType;
 use betrfs::rescue::{Attributes, Contents, Destination, Location, Lost, Object};
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat, fchmod, fchown,
-    ftruncate, futimens, linkat, mkdirat, mknodat, openat, statat, symlinkat, unlinkat, utimensat,
+    AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat, fchmod, fchown,
+    fstat, ftruncate, futimens, linkat, mkdirat, mknodat, openat, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use serde::Serialize;
 
 use super::inherited::{self, Kept};
-use super::later::{Entry, Later};
+use super::interrupt::Interrupt;
+use super::later::Later;
 use super::list::List;
 use super::target::Target;
 use crate::bar::LateBar;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Kind, Outcome};
+use crate::place::itself;
 
 /// The template of the bar.
 const COPYING: &str = "copying: {msg} objects, {binary_bytes} {binary_bytes_per_sec}";
@@ -66,6 +68,7 @@ pub struct Copy {
     data_bytes: u64,
     /// Why nothing more can be copied.
     failure: Option<Failure>,
+    interrupt: Interrupt,
 }
 
 /// The object that is being made.
@@ -78,8 +81,8 @@ struct Current {
 enum Open {
     /// A file or a directory.
     Here(File),
-    /// Anything else, by its name in a directory.
-    Named(OwnedFd, Vec<u8>),
+    /// Anything else, which is open without an effect on it: only paths through /proc lead to it.
+    Special(OwnedFd),
 }
 
 /// Data of the current file that is still to be written.
@@ -134,11 +137,11 @@ fn own_mode(file_type: FileType) -> Mode {
     if file_type == FileType::Directory { Mode::RWXU } else { Mode::RUSR | Mode::WUSR }
 }
 
-fn mode_of(perm: u16) -> Mode {
+pub(super) fn mode_of(perm: u16) -> Mode {
     Mode::from_raw_mode(u32::from(perm) & 0o7777)
 }
 
-fn times(atime_ns: i64, mtime_ns: i64) -> Timestamps {
+pub(super) fn times(atime_ns: i64, mtime_ns: i64) -> Timestamps {
     const NS: i64 = 1_000_000_000;
     let spec = |ns: i64| Timespec { tv_sec: ns.div_euclid(NS), tv_nsec: ns.rem_euclid(NS) };
     Timestamps { last_access: spec(atime_ns), last_modification: spec(mtime_ns) }
@@ -146,7 +149,7 @@ fn times(atime_ns: i64, mtime_ns: i64) -> Timestamps {
 
 impl Copy {
     /// A copy into an empty target.
-    pub fn new(target: Target, list: List) -> Result<Copy, Failure> {
+    pub fn new(target: Target, list: List, interrupt: Interrupt) -> Result<Copy, Failure> {
         let later = Later::new(&target)?;
         Ok(Copy {
             target,
@@ -162,6 +165,7 @@ impl Copy {
             bar: LateBar::new(COPYING),
             data_bytes: 0,
             failure: None,
+            interrupt,
         })
     }
 
@@ -174,7 +178,8 @@ impl Copy {
             Some(failure) => Err(Failure::of(
                 failure.kind(),
                 format!(
-                    "cannot go on copying to {into}: {failure}; {} there so far",
+                    "cannot go on copying to {into}: {failure}; {} there so far, and the same command starts again \
+                     and replaces what is there",
                     counted(self.objects, "object is", "objects are")
                 ),
             )),
@@ -196,15 +201,15 @@ impl Copy {
     }
 
     fn finish_directories(&mut self) -> Result<(), Failure> {
-        while let Some(Entry { names, perm, atime_ns, mtime_ns }) = self.later.pop()? {
-            let set = |open: BorrowedFd<'_>| {
-                futimens(open, &times(atime_ns, mtime_ns))?;
-                fchmod(open, mode_of(perm))
-            };
-            let set = match self.target.directory(&names, &mut |_, _| ()) {
-                Ok(open) => set(open).map_err(Failed::from),
+        while let Some(entry) = self.later.pop()? {
+            let set = match self.target.directory(&entry.names, &mut |_, _| ()) {
+                Ok(open) => entry.set(open, self.sets_owners).map_err(Failed::from),
                 Err(errno) => Err(no_directory(errno)),
             };
+            let names = entry.names;
+            if names.is_empty() {
+                self.target.settle();
+            }
             let location = if names.is_empty() { Location::Root } else { Location::Path(names) };
             match set {
                 Ok(()) => {}
@@ -217,6 +222,7 @@ impl Copy {
 
     /// Removes the names that stood for files with several, where others have come.
     fn finish_linked(&mut self) -> Result<(), Failure> {
+        self.target.unmark()?;
         let linked = self.target.linked();
         for entry in rustix::fs::Dir::read_from(linked)? {
             let name = entry?.file_name().to_owned();
@@ -301,8 +307,8 @@ impl Copy {
         let open = self.make_any(object)?;
         let kept = match &open {
             Open::Here(file) => inherited::remove(file.as_fd()),
-            Open::Named(..) if object.file_type == FileType::Symlink => Vec::new(),
-            Open::Named(dir, name) => inherited::remove_named(dir.as_fd(), name),
+            Open::Special(_) if object.file_type == FileType::Symlink => Vec::new(),
+            Open::Special(open) => inherited::remove_special(open.as_fd()),
         };
         self.list_kept(&object.location, kept)?;
         Ok(open)
@@ -312,12 +318,13 @@ impl Copy {
         let (dir, name) = self.place(&object.location)?;
         let known = object.attributes.as_ref();
         let shown = OsStr::from_bytes(&name);
-        let special = |file_type| -> Result<(), Errno> {
+        let special = |file_type| -> Result<rustix::fs::FileType, Errno> {
             let rdev = known.map_or(0, |known| u64::from(known.rdev));
             // The kernel's encoding of 32 bits is that of the 64-bit one.
-            mknodat(&dir, shown, file_type, own_mode(object.file_type), rdev)
+            mknodat(&dir, shown, file_type, own_mode(object.file_type), rdev)?;
+            Ok(file_type)
         };
-        match object.file_type {
+        let file_type = match object.file_type {
             FileType::Regular => {
                 let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 return Ok(Open::Here(openat(&dir, shown, flags, own_mode(object.file_type))?.into()));
@@ -332,13 +339,21 @@ impl Copy {
             FileType::Symlink => {
                 let target = known.map(|known| known.target.as_slice()).unwrap_or_default();
                 symlinkat(OsStr::from_bytes(target), &dir, shown)?;
+                rustix::fs::FileType::Symlink
             }
             FileType::Fifo => special(rustix::fs::FileType::Fifo)?,
             FileType::Socket => special(rustix::fs::FileType::Socket)?,
             FileType::CharDevice => special(rustix::fs::FileType::CharacterDevice)?,
             FileType::BlockDevice => special(rustix::fs::FileType::BlockDevice)?,
+        };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = openat(&dir, shown, flags, Mode::empty())?;
+        let found = fstat(&open)?;
+        // Where root cannot have the target for itself, its owner may have put something else there.
+        if rustix::fs::FileType::from_raw_mode(found.st_mode) != file_type || found.st_nlink != 1 {
+            return Err(Failed::Object("another object has got its name".into()));
         }
-        Ok(Open::Named(dir, name))
+        Ok(Open::Special(open))
     }
 
     /// Shows how far it is: how much there is is not known before.
@@ -367,9 +382,6 @@ impl Copy {
         let times = times(known.atime_ns, known.mtime_ns);
         match &current.open {
             Open::Here(file) => {
-                if self.sets_owners {
-                    fchown(file, owner.0, owner.1)?;
-                }
                 if current.object.file_type == FileType::Directory {
                     let names = match &current.object.location {
                         Location::Path(names) => names.as_slice(),
@@ -377,19 +389,23 @@ impl Copy {
                     };
                     return Ok(self.later.push(names, known)?);
                 }
+                if self.sets_owners {
+                    fchown(file, owner.0, owner.1)?;
+                }
                 ftruncate(file, known.size)?;
                 fchmod(file, mode_of(known.perm))?;
                 futimens(file, &times)?;
             }
-            Open::Named(dir, name) => {
-                let name = OsStr::from_bytes(name);
+            Open::Special(open) => {
+                // It leads to a symbolic link itself.
+                let path = itself(open);
                 if self.sets_owners {
-                    chownat(dir, name, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW)?;
+                    chownat(CWD, path.as_str(), owner.0, owner.1, AtFlags::empty())?;
                 }
                 if current.object.file_type != FileType::Symlink {
-                    chmodat(dir, name, mode_of(known.perm), AtFlags::empty())?;
+                    chmodat(CWD, path.as_str(), mode_of(known.perm), AtFlags::empty())?;
                 }
-                utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+                utimensat(CWD, path.as_str(), &times, AtFlags::empty())?;
             }
         }
         Ok(())
@@ -410,9 +426,8 @@ impl Copy {
         let attribute = OsStr::from_bytes(name);
         match &current.open {
             Open::Here(file) => rustix::fs::fsetxattr(file, attribute, value, XattrFlags::empty())?,
-            Open::Named(dir, name) => {
-                let path = inherited::path_of(dir.as_fd(), name);
-                rustix::fs::lsetxattr(OsStr::from_bytes(&path), attribute, value, XattrFlags::empty())?;
+            Open::Special(open) => {
+                rustix::fs::setxattr(itself(open), attribute, value, XattrFlags::empty())?;
             }
         }
         Ok(())
@@ -427,6 +442,15 @@ impl Copy {
             }
             linked => Ok(linked?),
         }
+    }
+
+    /// Ends the copy if the user has interrupted it.
+    fn go_on(&mut self) -> ControlFlow<()> {
+        if !self.interrupt.is_asked() {
+            return ControlFlow::Continue(());
+        }
+        self.failure.get_or_insert(Failure::of(Kind::Interrupted, "it was interrupted"));
+        ControlFlow::Break(())
     }
 
     fn was_listed(&mut self, listed: io::Result<()>) -> ControlFlow<()> {
@@ -446,6 +470,7 @@ impl Copy {
 
 impl Destination for Copy {
     fn object(&mut self, object: &Object) -> ControlFlow<(), Contents> {
+        self.go_on()?;
         let made = self.make(object);
         let open = self.heard(made, || Lost::Object(object.location.clone()))?;
         let Some(open) = open else { return ControlFlow::Continue(Contents::Unwanted) };
@@ -464,6 +489,7 @@ impl Destination for Copy {
     }
 
     fn data(&mut self, offset: u64, bytes: &[u8]) -> ControlFlow<()> {
+        self.go_on()?;
         let end = self.buffer.offset.saturating_add(self.buffer.bytes.len() as u64);
         if end != offset || self.buffer.bytes.len() >= WRITE_BYTES {
             let (from, to) = (self.buffer.offset, end);
@@ -492,6 +518,7 @@ impl Destination for Copy {
     }
 
     fn name(&mut self, location: &Location, number: u64) -> ControlFlow<()> {
+        self.go_on()?;
         let made = self.make_name(location, number);
         let made = self.heard(made, || Lost::Object(location.clone()))?;
         if made.is_some() && self.in_part.contains(&number) {

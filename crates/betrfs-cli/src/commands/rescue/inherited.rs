@@ -3,12 +3,14 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 
 use betrfs::AclKind;
-use rustix::fs::{Mode, fchmod, fgetxattr, fremovexattr, fstat, lgetxattr, lremovexattr};
+use rustix::fs::{Mode, fchmod, fgetxattr, fremovexattr, fstat, getxattr, removexattr};
 use rustix::io::Errno;
+
+use crate::place::itself;
 
 /// A list that an object has, and why it keeps it.
 pub type Kept = (AclKind, Errno);
@@ -31,19 +33,12 @@ pub fn remove(open: BorrowedFd<'_>) -> Vec<Kept> {
     )
 }
 
-/// The same for something that cannot be opened, by its name in a directory.
-pub fn remove_named(dir: BorrowedFd<'_>, name: &[u8]) -> Vec<Kept> {
-    let path = path_of(dir, name);
-    let path = OsStr::from_bytes(&path);
+/// The same for something that is open without an effect on it (`O_PATH`).
+pub fn remove_special(open: BorrowedFd<'_>) -> Vec<Kept> {
+    let path = itself(open);
+    let path = path.as_str();
     let mut unused = [0u8; 0];
-    remove_each(|name| lgetxattr(path, name, &mut unused), |name| lremovexattr(path, name))
-}
-
-/// A path through /proc to an object, for calls that take only paths. It leads to the object itself.
-pub fn path_of(dir: BorrowedFd<'_>, name: &[u8]) -> Vec<u8> {
-    let mut path = format!("/proc/self/fd/{}/", dir.as_raw_fd()).into_bytes();
-    path.extend_from_slice(name);
-    path
+    remove_each(|name| getxattr(path, name, &mut unused), |name| removexattr(path, name))
 }
 
 fn remove_each(

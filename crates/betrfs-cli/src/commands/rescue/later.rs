@@ -1,20 +1,24 @@
-//! Permissions and times of directories, which are set last: what is made in a directory changes its times,
-//! and may need a permission that it is to lose. They wait in a file without a name, and are read back from
-//! its end: a directory comes after all that is below it.
+//! Owners, permissions and times of directories, which are set last: what is made in a directory changes its
+//! times, may need a permission that it is to lose, and must not be changed by its owner meanwhile. They wait
+//! in a file without a name, and are read back from its end: a directory comes after all that is below it.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 
 use betrfs::rescue::Attributes;
-use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, fchmod, fchown, futimens, openat, unlinkat};
+use rustix::io::Errno;
 
+use super::copy::{mode_of, times};
 use super::target::Target;
 
 /// The name of the file for the moment of its making.
 const NAME: &str = "directories";
-/// Bytes of the fixed part of an entry, which follows its names: permissions, two times, the names' length.
-const FIXED_BYTES: usize = 2 + 8 + 8 + 4;
+/// Bytes of the fixed part of an entry, which follows its names: permissions, user, group, two times, the
+/// names' length.
+const FIXED_BYTES: usize = 2 + 4 + 4 + 8 + 8 + 4;
 
 /// What is set of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +26,25 @@ pub struct Entry {
     /// The names on the way to it; none for the target itself.
     pub names: Vec<Vec<u8>>,
     pub perm: u16,
+    pub uid: u32,
+    pub gid: u32,
     pub atime_ns: i64,
     pub mtime_ns: i64,
+}
+
+impl Entry {
+    /// Sets it of an open directory, to which nothing is added from then on.
+    ///
+    /// # Errors
+    /// The system's own.
+    pub fn set(&self, open: BorrowedFd<'_>, sets_owners: bool) -> Result<(), Errno> {
+        futimens(open, &times(self.atime_ns, self.mtime_ns))?;
+        if sets_owners {
+            fchown(open, Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)))?;
+        }
+        // After it, which may clear set-id bits.
+        fchmod(open, mode_of(self.perm))
+    }
 }
 
 /// See the module.
@@ -51,6 +72,8 @@ impl Later {
         let len = u32::try_from(joined.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidFilename))?;
         self.file.write_all(&joined)?;
         self.file.write_all(&attributes.perm.to_le_bytes())?;
+        self.file.write_all(&attributes.uid.to_le_bytes())?;
+        self.file.write_all(&attributes.gid.to_le_bytes())?;
         self.file.write_all(&attributes.atime_ns.to_le_bytes())?;
         self.file.write_all(&attributes.mtime_ns.to_le_bytes())?;
         self.file.write_all(&len.to_le_bytes())?;
@@ -66,6 +89,8 @@ impl Later {
         self.file.get_ref().read_exact_at(&mut fixed, at)?;
         let torn = || io::Error::from(io::ErrorKind::InvalidData);
         let (perm, rest) = fixed.split_first_chunk::<2>().ok_or_else(torn)?;
+        let (uid, rest) = rest.split_first_chunk::<4>().ok_or_else(torn)?;
+        let (gid, rest) = rest.split_first_chunk::<4>().ok_or_else(torn)?;
         let (atime, rest) = rest.split_first_chunk::<8>().ok_or_else(torn)?;
         let (mtime, rest) = rest.split_first_chunk::<8>().ok_or_else(torn)?;
         let len = u32::from_le_bytes(*rest.first_chunk().ok_or_else(torn)?);
@@ -80,6 +105,8 @@ impl Later {
         Ok(Some(Entry {
             names,
             perm: u16::from_le_bytes(*perm),
+            uid: u32::from_le_bytes(*uid),
+            gid: u32::from_le_bytes(*gid),
             atime_ns: i64::from_le_bytes(*atime),
             mtime_ns: i64::from_le_bytes(*mtime),
         }))
@@ -97,8 +124,8 @@ mod tests {
         for (number, names) in (0i64..).zip(&all) {
             let attributes = Attributes {
                 perm: 0o755 + number as u16,
-                uid: 0,
-                gid: 0,
+                uid: u32::MAX - number as u32,
+                gid: number as u32,
                 rdev: 0,
                 size: 0,
                 atime_ns: -number,
@@ -109,8 +136,14 @@ mod tests {
             later.push(names, &attributes).unwrap();
         }
         for (number, names) in (0i64..).zip(all).collect::<Vec<_>>().into_iter().rev() {
-            let expected =
-                Entry { names, perm: 0o755 + number as u16, atime_ns: -number, mtime_ns: number << 40 };
+            let expected = Entry {
+                names,
+                perm: 0o755 + number as u16,
+                uid: u32::MAX - number as u32,
+                gid: number as u32,
+                atime_ns: -number,
+                mtime_ns: number << 40,
+            };
             assert_eq!(later.pop().unwrap(), Some(expected));
         }
         assert_eq!(later.pop().unwrap(), None);

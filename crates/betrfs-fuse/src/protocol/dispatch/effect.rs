@@ -3,11 +3,8 @@
 use rustix::fs::OFlags;
 
 use crate::freeze::Effect;
-use crate::wire::ioctl::{
-    FOREIGN, GET_FLAGS, GET_VERSION, GET_XATTR, HELD, MAY_RESTORE, SOURCE, USAGE, WRITTEN_BACK,
-};
-use crate::wire::properties::GET_PROPERTIES;
-use crate::wire::quota::{GET_QUOTA, NEXT_QUOTA};
+use crate::wire::change::{Requires, requires};
+use crate::wire::recompress::CHECKPOINT;
 use crate::wire::{self, Body, Opcode};
 
 /// What a request is to a freeze. Times of access and the deletion of an unlinked file with its last RELEASE
@@ -67,9 +64,8 @@ fn of_open(body: Body<'_>) -> Effect {
 /// All but those that are known to read alone.
 fn of_ioctl(body: Body<'_>) -> Effect {
     let Ok((ioctl, _)) = body.split::<wire::IoctlIn>() else { return Effect::None };
-    match ioctl.cmd {
-        SOURCE | WRITTEN_BACK | USAGE | HELD | FOREIGN | MAY_RESTORE | GET_FLAGS | GET_VERSION
-        | GET_XATTR | GET_PROPERTIES | GET_QUOTA | NEXT_QUOTA => Effect::None,
+    match requires(ioctl.cmd) {
+        Some(Requires::Nothing) if ioctl.cmd != CHECKPOINT => Effect::None,
         _ => Effect::Change,
     }
 }
@@ -79,7 +75,8 @@ mod tests {
     use zerocopy::IntoBytes;
 
     use super::*;
-    use crate::wire::ioctl::{FILL, SET_FLAGS, TRIM};
+    use crate::wire::ioctl::{FILL, GET_FLAGS, SET_FLAGS, SOURCE, TRIM, USAGE};
+    use crate::wire::quota::NEXT_QUOTA;
 
     #[test]
     fn an_opening_that_empties_a_file_changes_it_and_others_do_not() {

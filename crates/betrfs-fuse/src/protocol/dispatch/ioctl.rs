@@ -1,15 +1,19 @@
-//! IOCTL: requests on an open file or directory, by number.
+//! Requests about a file or directory as a whole, by number: those that change something by an extended
+//! attribute, the others by IOCTL.
 
-use betrfs::{InodeFlags, InodeId, SnapshotsBelow};
+use std::sync::Arc;
+
+use betrfs::{FileType, InodeFlags, InodeId, RemovedBelow, SnapshotsBelow};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Dispatch, Request};
 use crate::planted::{self, Bug};
 use crate::protocol::kernel_cache::{Pages, forget_inode};
-use crate::server::Answer;
+use crate::server::{Answer, Caller};
+use crate::wire::change::{Requires, change_of, requires};
 use crate::wire::ioctl::{
-    EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, FOREIGN, GET_FLAGS, GET_VERSION, GET_XATTR, HELD, MAY_RESTORE,
+    EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, FOREIGN, GET_FLAGS, GET_VERSION, GET_XATTR, HELD, MAY_RESTORE, PERMIT,
     PathBytes, RESTORE, SET_FLAGS, SET_XATTR, SOURCE, TRIM, USAGE, WRITTEN_BACK, held_bytes, of_xflags,
     restore_of, xflags_of,
 };
@@ -22,6 +26,12 @@ impl Dispatch {
     pub(super) fn ioctl(&self, node: InodeId, mut r: Request<'_, '_>) -> Answer<usize> {
         let server = &*self.server;
         let (ioctl, data) = r.body.split::<wire::IoctlIn>()?;
+        match requires(ioctl.cmd).ok_or(Errno::NOTTY)? {
+            // The kernel has not checked the caller's mount.
+            Requires::Change => return Err(Errno::OPNOTSUPP),
+            Requires::Administration if !r.caller().is_trusted() => return Err(Errno::PERM),
+            _ => {}
+        }
         match ioctl.cmd {
             SOURCE => {
                 let offered = server.offer(node, r.caller())?;
@@ -33,16 +43,6 @@ impl Dispatch {
                 server.await_written_back(token)?;
                 r.reply_done(&[])
             }
-            FILL => {
-                let (token, _) = u64::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
-                server.fill(node, token, r.caller())?;
-                // It was empty: the kernel has a listing at most, and no dirty page to write back first.
-                let is_dir = ioctl.flags & wire::IOCTL_DIR != 0;
-                if !planted::is(Bug::FillNotTold) {
-                    forget_inode(&*self.sink, node.0, if is_dir { Pages::All } else { Pages::None });
-                }
-                r.reply_done(&[])
-            }
             USAGE => {
                 let usage = server.usage(node, r.caller())?;
                 r.reply_done(usage.as_bytes())
@@ -52,10 +52,6 @@ impl Dispatch {
                 r.reply_done(server.trim(range, r.caller())?.as_bytes())
             }
             GET_QUOTA => r.reply_done(QuotaBytes::from(server.quota(node)?).as_bytes()),
-            CLEAR_QUOTA => {
-                server.clear_quota(node, r.caller())?;
-                r.reply_done(&[])
-            }
             NEXT_QUOTA => {
                 let (mut next, _) = NextQuota::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
                 let after = (next.has_last != 0).then(|| path_of(&next.path));
@@ -74,33 +70,9 @@ impl Dispatch {
                 bytes.iter_mut().zip(path).for_each(|(to, byte)| *to = byte);
                 r.reply_done(&bytes)
             }
-            EMPTY | EMPTY_WITH_SNAPSHOTS => {
-                let with_them = ioctl.cmd == EMPTY_WITH_SNAPSHOTS;
-                let snapshots = if with_them { SnapshotsBelow::Go } else { SnapshotsBelow::Hold };
-                let changed = server.empty(node, snapshots, r.caller())?;
-                if !planted::is(Bug::EmptyNotTold) {
-                    forget_inode(&*self.sink, node.0, Pages::All);
-                }
-                self.tell_removed(changed)?;
-                r.reply_done(&[])
-            }
             MAY_RESTORE => {
                 let (_, name, keep_as) = restore_of(data).ok_or(Errno::INVAL)?;
                 server.may_restore(node, (name, keep_as), r.caller())?;
-                r.reply_done(&[])
-            }
-            RESTORE => {
-                let (token, name, keep_as) = restore_of(data).ok_or(Errno::INVAL)?;
-                let (restored, told) = server.restore(node, token, (name, keep_as), r.caller())?;
-                forget_inode(&*self.sink, node.0, Pages::All);
-                forget_inode(&*self.sink, restored.snapshots.0, Pages::All);
-                self.tell_removed(restored.changed)?;
-                let mut names: Vec<_> = restored.names.into_iter().map(|name| (node, name)).collect();
-                if planted::is(Bug::RestoredNamesNotTold) {
-                    names.clear();
-                }
-                names.extend(restored.made);
-                self.notifier.drop_names(names, told)?;
                 r.reply_done(&[])
             }
             GET_FLAGS => {
@@ -128,18 +100,11 @@ impl Dispatch {
                 self.set_flags(node, flags.union(others), Some(set.project), &mut r)
             }
             GET_PROPERTIES => r.reply_done(&properties_bytes(&server.properties(node)?)),
-            SET_PROPERTIES => {
-                let set = set_properties_of(data).ok_or(Errno::INVAL)?;
-                server.set_properties(node, &set, r.caller())?;
-                // The ctime has changed.
-                forget_inode(&*self.sink, node.0, Pages::None);
-                r.reply_done(&[])
-            }
             RECOMPRESS => {
                 let (argument, _) = RecompressBytes::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
-                let (from, what) = argument.parts().ok_or(Errno::INVAL)?;
+                let argument = argument.parts().ok_or(Errno::INVAL)?;
                 // The file's bytes and attributes stay as they are: the kernel need not be told.
-                let found = server.recompress(node, from, what, r.caller())?;
+                let found = server.recompress(node, argument, r.caller())?;
                 r.reply_done(RecompressBytes::answer(&found).as_bytes())
             }
             CHECKPOINT => {
@@ -147,6 +112,62 @@ impl Dispatch {
                 r.reply_done(&[])
             }
             _ => Err(Errno::NOTTY),
+        }
+    }
+
+    /// A change, by an extended attribute: the kernel has checked that the caller's mount is one for writing.
+    pub(super) fn change(&self, node: InodeId, value: &[u8], caller: Caller<'_>) -> Answer<()> {
+        let server = &*self.server;
+        let (cmd, data) = change_of(value).ok_or(Errno::INVAL)?;
+        match cmd {
+            PERMIT => {
+                let (token, _) = u64::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
+                server.permit(node, token, caller)
+            }
+            FILL => {
+                let (token, _) = u64::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
+                server.fill(node, token, caller)?;
+                // It was empty: the kernel has a listing at most, and no dirty page to write back first.
+                if !planted::is(Bug::FillNotTold) {
+                    let is_dir = server.getattr(node)?.file_type == FileType::Directory;
+                    forget_inode(&*self.sink, node.0, if is_dir { Pages::All } else { Pages::None });
+                }
+                Ok(())
+            }
+            EMPTY | EMPTY_WITH_SNAPSHOTS => {
+                let with_them = cmd == EMPTY_WITH_SNAPSHOTS;
+                let snapshots = if with_them { SnapshotsBelow::Go } else { SnapshotsBelow::Hold };
+                let RemovedBelow { changed, names } = server.empty(node, snapshots, caller)?;
+                if !planted::is(Bug::EmptyNotTold) {
+                    forget_inode(&*self.sink, node.0, Pages::All);
+                    // The directory itself may stay: its removal is another request, which may fail or never
+                    // come.
+                    self.notifier.drop_names(names, Arc::default())?;
+                }
+                self.tell_removed(changed)
+            }
+            RESTORE => {
+                let (token, name, keep_as) = restore_of(data).ok_or(Errno::INVAL)?;
+                let (restored, told) = server.restore(node, token, (name, keep_as), caller)?;
+                forget_inode(&*self.sink, node.0, Pages::All);
+                forget_inode(&*self.sink, restored.snapshots.0, Pages::All);
+                self.tell_removed(restored.changed)?;
+                let mut names: Vec<_> = restored.names.into_iter().map(|name| (node, name)).collect();
+                if planted::is(Bug::RestoredNamesNotTold) {
+                    names.clear();
+                }
+                names.extend(restored.made);
+                self.notifier.drop_names(names, told)
+            }
+            CLEAR_QUOTA => server.clear_quota(node, caller),
+            SET_PROPERTIES => {
+                let set = set_properties_of(data).ok_or(Errno::INVAL)?;
+                server.set_properties(node, &set, caller)?;
+                // The ctime has changed.
+                forget_inode(&*self.sink, node.0, Pages::None);
+                Ok(())
+            }
+            _ => Err(Errno::OPNOTSUPP),
         }
     }
 
