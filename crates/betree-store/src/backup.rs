@@ -82,9 +82,8 @@ impl Store {
         if path.symlink_metadata().is_ok() {
             return Err(Error::FileExists { path: path.to_owned() });
         }
-        let geometry = self.shared.env.geometry();
-        let made = file::make_with(path, &geometry, |device| {
-            file::format(device.clone(), path, &geometry)?;
+        let made = file::make_with(path, |device| {
+            file::format(device.clone(), path, &self.shared.env.geometry())?;
             self.copy(path, device, progress)
         })?;
         let device = made.ok_or_else(|| Error::FileExists { path: path.to_owned() })?;
@@ -104,14 +103,12 @@ impl Store {
         let mut options = Options::new(shared.cache_bytes, shared.merges.clone());
         options.compression = shared.compression;
         options.discard = true;
-        options.grows_ahead = true;
         options.zstd = Some(Arc::new(Zstd::default()));
         let env = Arc::new(Env::open(device.clone(), options).map_err(unwritten)?);
         let threads = WorkersOptions { sync_every: NEVER, ..WorkersOptions::default() };
         let failed = |source| Error::Io { doing: "start threads for", path: path.to_owned(), source };
         let workers = Workers::start(env.clone(), threads).map_err(failed)?;
-        let copied = file::let_grow(&env).map_err(unwritten);
-        let copied = copied.and_then(|()| self.copy_pairs(path, &env, &mut progress, &unwritten));
+        let copied = self.copy_pairs(path, &env, &mut progress, &unwritten);
         drop(workers);
         let closed = copied.and_then(|()| env.close().map_err(unwritten));
         if closed.is_err() {

@@ -1,9 +1,7 @@
 //! The file of a store: how it is found or made, and in which shape.
 //!
-//! A new file has room for the log and a few nodes. The volume doubles whenever less than a quarter of it is
-//! free ([`Options::grows_ahead`]), so the size that the file shows is in proportion to what is stored. The
-//! file is sparse: what takes room is what is written. Stores of older versions had a size of 1 TiB from the
-//! beginning, and keep it.
+//! The file is sparse, and has from the beginning the size that a store may ever have: the volume of the
+//! engine has a fixed size. What takes room is what is written.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,12 +18,10 @@ use crate::error::{Error, Result};
 use crate::freeing::NODE_BYTES_MAX;
 use crate::merge::Merges;
 
-/// The size up to which a store grows.
-const STORE_BYTES_MAX: u64 = 1 << 40;
-/// The nodes for which a new store has room, and the bytes beside them and the log: more than the least that
-/// the engine wants.
-const NEW_NODES: u64 = 24;
-const NEW_BYTES_BESIDE: u64 = 1 << 20;
+/// The size of a new store: what the file systems of Linux can all have in a file. Where one cannot, it is
+/// halved until it fits.
+const STORE_BYTES: u64 = 1 << 40;
+const STORE_BYTES_MIN: u64 = 256 << 20;
 /// Nodes in the cache: with fewer, what is being written outgrows it.
 const CACHE_NODES: usize = 32;
 const NODE_BYTES_MIN: usize = 64 << 10;
@@ -51,19 +47,6 @@ fn geometry(cache_bytes: usize) -> Geometry {
         log_bytes: cache_bytes.clamp(LOG_BYTES_MIN, LOG_BYTES_MAX).next_multiple_of(4096) as u64,
         dicts: 1,
     }
-}
-
-/// The size of a new store of a geometry.
-fn new_bytes(geometry: &Geometry) -> u64 {
-    geometry.log_bytes + u64::from(geometry.node_bytes) * NEW_NODES + NEW_BYTES_BESIDE
-}
-
-/// Lets a new store grow.
-///
-/// # Errors
-/// The engine's.
-pub(crate) fn let_grow(env: &Env) -> betree::Result<()> {
-    env.set_growth_limit(STORE_BYTES_MAX)
 }
 
 /// Whether a volume was made as a store.
@@ -118,8 +101,7 @@ pub(crate) fn open(
 
 /// Makes an empty store. `None` if there is a file of its name by then.
 fn make(path: &Path, cache_bytes: usize, merges: &Arc<Merges>) -> Result<Option<Arc<FileDevice>>> {
-    let geometry = geometry(cache_bytes);
-    make_with(path, &geometry, |device| make_on(device.clone(), path, &geometry, cache_bytes, merges))
+    make_with(path, |device| make_on(device.clone(), path, &geometry(cache_bytes), cache_bytes, merges))
 }
 
 /// Makes an empty store in an empty file, which keeps its owner and permissions. A failure leaves it empty; a
@@ -130,10 +112,9 @@ fn make_in(
     cache_bytes: usize,
     merges: &Arc<Merges>,
 ) -> Result<Arc<FileDevice>> {
-    let geometry = geometry(cache_bytes);
-    device.clear(new_bytes(&geometry)).map_err(|error| refused(path, error))?;
+    of_store_size(|bytes| device.clear(bytes)).map_err(|error| refused(path, error))?;
     let device = Arc::new(device);
-    match make_on(device.clone(), path, &geometry, cache_bytes, merges) {
+    match make_on(device.clone(), path, &geometry(cache_bytes), cache_bytes, merges) {
         Ok(()) => Ok(device),
         Err(error) => {
             if let Some(mut device) = Arc::into_inner(device)
@@ -160,7 +141,6 @@ pub(crate) fn make_on(
         let mut batch = Batch::new();
         catalogue::put_new(&mut batch);
         env.commit(&batch)?;
-        let_grow(&env)?;
         env.close()
     });
     put_new.map_err(|source| unwritten(path, source))
@@ -170,11 +150,11 @@ pub(crate) fn make_on(
 /// leaves half of one under its name. `None` if there is a file of its name by then.
 pub(crate) fn make_with(
     path: &Path,
-    geometry: &Geometry,
     fill: impl FnOnce(&Arc<FileDevice>) -> Result<()>,
 ) -> Result<Option<Arc<FileDevice>>> {
     let made_as = unfinished(path, StdPlatform::new().random_u64());
-    let device = FileDevice::create(&made_as, new_bytes(geometry)).map_err(|error| refused(path, error))?;
+    let device = of_store_size(|bytes| FileDevice::create(&made_as, bytes));
+    let device = device.map_err(|error| refused(path, error))?;
     let mut unfinished = Unfinished { device: Arc::new(device), is_placed: false };
     fill(&unfinished.device)?;
     match rustix::fs::renameat_with(CWD, &made_as, CWD, path, RenameFlags::NOREPLACE) {
@@ -206,6 +186,23 @@ fn unfinished(path: &Path, random: u64) -> PathBuf {
     name.push(path.file_name().unwrap_or_default());
     name.push(format!(".{random:016x}.new"));
     path.with_file_name(name)
+}
+
+/// Makes something with the size of a new store.
+fn of_store_size<T>(
+    mut make: impl FnMut(u64) -> std::result::Result<T, OpenError>,
+) -> std::result::Result<T, OpenError> {
+    let mut bytes = STORE_BYTES;
+    loop {
+        match make(bytes) {
+            Err(OpenError::Io { source, .. })
+                if source.raw_os_error() == Some(Errno::FBIG.raw_os_error()) && bytes > STORE_BYTES_MIN =>
+            {
+                bytes /= 2;
+            }
+            made => return made,
+        }
+    }
 }
 
 /// Writes a volume without a catalogue.

@@ -24,8 +24,6 @@ pub(crate) struct Gate {
 /// What was changed, in the order in which it was.
 #[derive(Default)]
 struct Waiting {
-    /// The length to which the device is to grow; 0 if it is not.
-    len: u64,
     changes: Vec<Change>,
     /// Of each block, the change that wrote it last.
     last: HashMap<u64, usize>,
@@ -34,7 +32,6 @@ struct Waiting {
 enum Change {
     Write { offset: u64, bytes: Vec<u8> },
     Sync,
-    Grow { len: u64 },
     Discard { offset: u64, len: u64 },
 }
 
@@ -54,21 +51,12 @@ impl Gate {
             match change {
                 Change::Write { offset, bytes } => self.device.write_at(*offset, bytes)?,
                 Change::Sync => self.device.sync()?,
-                Change::Grow { len } => drop(self.device.grow(*len)?),
                 Change::Discard { offset, len } => self.device.discard(*offset, *len)?,
             }
         }
         self.is_open.store(true, Ordering::SeqCst);
         *waiting = Waiting::default();
         Ok(())
-    }
-
-    /// Reads from the device what it has, and zeros where it is yet to grow.
-    fn read_below(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        let there = self.device.len().saturating_sub(offset).min(buf.len() as u64) as usize;
-        let (there, beyond) = buf.split_at_mut(there);
-        beyond.fill(0);
-        if there.is_empty() { Ok(()) } else { self.device.read_at(offset, there) }
     }
 
     /// What waits, if it has to.
@@ -102,21 +90,14 @@ impl Waiting {
 
 impl Device for Gate {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        let Some(waiting) = self.waiting() else { return self.device.read_at(offset, buf) };
-        if !buf.is_empty() && offset.saturating_add(buf.len() as u64) <= waiting.len {
-            self.read_below(offset, buf)?;
-        } else {
-            self.device.read_at(offset, buf)?;
+        self.device.read_at(offset, buf)?;
+        if let Some(waiting) = self.waiting() {
+            waiting.copy_to(offset, buf);
         }
-        waiting.copy_to(offset, buf);
         Ok(())
     }
 
     fn read_many(&self, reads: &mut [Read<'_>]) {
-        if self.waiting().is_some_and(|waiting| waiting.len > 0) {
-            reads.iter_mut().for_each(|read| read.result = self.read_at(read.offset, read.buf));
-            return;
-        }
         self.device.read_many(reads);
         if let Some(waiting) = self.waiting() {
             for Read { offset, buf, .. } in reads.iter_mut().filter(|read| read.result.is_ok()) {
@@ -127,8 +108,7 @@ impl Device for Gate {
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
         let Some(mut waiting) = self.waiting() else { return self.device.write_at(offset, buf) };
-        let len = waiting.len.max(self.device.len());
-        if offset.checked_add(buf.len() as u64).is_none_or(|end| end > len) {
+        if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.device.len()) {
             return Err(DeviceError { op: DeviceOp::Write, offset, len: buf.len() as u64, errno: 28 });
         }
         let change = waiting.changes.len();
@@ -145,22 +125,15 @@ impl Device for Gate {
     }
 
     fn len(&self) -> u64 {
-        let waiting = self.waiting().map_or(0, |waiting| waiting.len);
-        self.device.len().max(waiting)
+        self.device.len()
     }
 
     fn len_in_bytes(&self) -> u64 {
-        let waiting = self.waiting().map_or(0, |waiting| waiting.len);
-        self.device.len_in_bytes().max(waiting)
+        self.device.len_in_bytes()
     }
 
     fn grow(&self, len: u64) -> Result<u64, DeviceError> {
-        let Some(mut waiting) = self.waiting() else { return self.device.grow(len) };
-        if len > waiting.len.max(self.device.len()) {
-            waiting.len = len;
-            waiting.changes.push(Change::Grow { len });
-        }
-        Ok(waiting.len.max(self.device.len()))
+        self.device.grow(len)
     }
 
     fn is_sparse(&self) -> bool {
@@ -249,38 +222,6 @@ mod tests {
             assert!(image(&gate) == expected && image(&*device) == expected, "seed {seed}");
             assert!(read_together(&gate) == expected, "seed {seed}");
         }
-    }
-
-    /// A device that is to grow is read and written as if it had, and grows when the gate is opened.
-    #[test]
-    fn a_device_grows_when_the_gate_is_opened() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        let device: Arc<dyn Device> = Arc::new(FileDevice::create(&path, BLOCK).unwrap());
-        device.write_at(0, &[9; BLOCK_BYTES]).unwrap();
-        let gate = Gate::before(device.clone());
-        assert_eq!(gate.grow(4 * BLOCK), Ok(4 * BLOCK));
-        assert_eq!(gate.grow(0), Ok(4 * BLOCK));
-        assert_eq!((gate.len(), gate.len_in_bytes(), device.len()), (4 * BLOCK, 4 * BLOCK, BLOCK));
-        gate.write_at(2 * BLOCK, &[7; BLOCK_BYTES]).unwrap();
-        assert!(gate.write_at(4 * BLOCK, &[7; BLOCK_BYTES]).is_err());
-        let expected: Vec<u8> = [9, 0, 7, 0].iter().flat_map(|byte| [*byte; BLOCK_BYTES]).collect();
-        let read = |gate: &Gate| {
-            let (mut bytes, mut apart) = (vec![1; 4 * BLOCK_BYTES], vec![1; 4 * BLOCK_BYTES]);
-            gate.read_at(0, &mut bytes).unwrap();
-            let (a, b) = apart.split_at_mut(2 * BLOCK_BYTES);
-            let mut reads = [Read::new(0, a), Read::new(2 * BLOCK, b)];
-            gate.read_many(&mut reads);
-            reads.iter().for_each(|read| read.result.unwrap());
-            assert!(bytes == apart);
-            bytes
-        };
-        assert!(read(&gate) == expected);
-        assert!(gate.read_at(4 * BLOCK, &mut [0; BLOCK_BYTES]).is_err());
-        assert_eq!(std::fs::metadata(&path).unwrap().len(), BLOCK);
-        gate.open().unwrap();
-        assert_eq!(std::fs::metadata(&path).unwrap().len(), 4 * BLOCK);
-        assert!(read(&gate) == expected);
     }
 
     /// Counts calls that read together.

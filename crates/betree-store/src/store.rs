@@ -100,7 +100,6 @@ impl Store {
         with.compression = options.compression;
         // The file is sparse: what was freed would take room for ever, for what is written goes on behind it.
         with.discard = true;
-        with.grows_ahead = true;
         with.zstd = Some(Arc::new(Zstd::default()));
         with.clock = Some(options.clock.clone());
         with.replay_progress.clone_from(&options.replay_progress);
@@ -248,7 +247,7 @@ impl Store {
         Stats {
             engine: self.shared.env.stats(),
             used_bytes: space.used_bytes,
-            free_bytes: space.free_bytes + space.growth_bytes,
+            free_bytes: space.free_bytes,
             dicts: self.shared.catalogue.lock().dicts.len(),
         }
     }

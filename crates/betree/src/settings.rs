@@ -115,9 +115,6 @@ pub struct Options {
     pub watcher: Option<Arc<dyn Watcher>>,
     /// Whether blocks that became free are discarded after each checkpoint.
     pub discard: bool,
-    /// Whether the space of a volume that [grows by itself](crate::Env::set_growth_limit) doubles as soon as
-    /// less than a quarter of it is free. Otherwise it grows in small steps when space is short.
-    pub grows_ahead: bool,
     /// What opening does if durable changes are lost from the log.
     pub log_loss: LogLoss,
     /// What may be written.
@@ -139,7 +136,6 @@ impl Options {
             clock: None,
             watcher: None,
             discard: false,
-            grows_ahead: false,
             log_loss: LogLoss::Refuse,
             mode: OpenMode::ReadWrite,
             replay_progress: None,

@@ -160,14 +160,18 @@ impl OpenOptions {
         let writes = self.write || self.append;
         match found.attr.file_type {
             FileType::Regular => {}
-            // What a handle of a directory is for, a `Dir` does.
-            FileType::Directory => return Err(VolumeError::IsADirectory.into()),
+            FileType::Directory if writes => return Err(VolumeError::IsADirectory.into()),
+            FileType::Directory => {}
             FileType::Symlink => return Err(ErrorKind::TooManyLinks),
             // Pipes and devices are the kernel's.
             _ => return Err(VolumeError::NotSupported.into()),
         }
         let wanted = if self.read { READ } else { 0 } | if writes { WRITE } else { 0 };
         may(dir.caller(), &dir.judged_found(&found)?, wanted)?;
+        if found.attr.file_type == FileType::Directory {
+            // What a handle of a directory is for, a `Dir` does.
+            return Err(VolumeError::IsADirectory.into());
+        }
         if writes {
             dir.opened().refuse_read_only()?;
             let writing = if self.append { Writing::AtEnd } else { Writing::Anywhere };

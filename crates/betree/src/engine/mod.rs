@@ -55,8 +55,6 @@ pub(crate) struct Opened {
     pub has_unknown_features: bool,
     /// Freed blocks are discarded.
     pub discards: bool,
-    /// A volume that grows by itself doubles before space is short.
-    pub grows_ahead: bool,
     /// The number of batches replayed from the log.
     pub replayed_batches: u64,
     /// The durable segment of the log that was lost, if that was accepted.

@@ -198,6 +198,10 @@ impl Env {
                 self.make_room(&claim)?;
                 committed = self.commit_ranges(batch, &claim, footprint, since, reach);
             }
+            // What the change of ranges owes is known only once it is prepared.
+            while matches!(committed, Err(Error::NoSpace)) && self.grow_a_step(|| false)? {
+                committed = self.commit_ranges(batch, &claim, footprint, since, reach);
+            }
             // It has brought memtables to the trees; other threads may wait for that.
             self.scheduler.tell_done(None);
             match committed? {

@@ -6,9 +6,7 @@
 //! than the volume that it is replayed on.
 //!
 //! A volume with a limit grows by itself: a checkpoint that finds space short takes a step, before any view
-//! has to end for want of room, and so does a writer that finds no room (`make_room`). With
-//! [`Options::grows_ahead`](crate::Options::grows_ahead) the steps double the space beside the log, and come
-//! while a quarter of it is still free: growth then costs one step per doubling, and space is never short.
+//! has to end for want of room, and so does a writer that finds no room (`make_room`).
 
 use betree_platform::BLOCK_BYTES;
 use betree_platform::sync::atomic::Ordering;
@@ -25,8 +23,6 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 const STEP_SHARE: u64 = 4;
 const STEP_BYTES_MIN: u64 = 16 << 20;
 const STEP_BYTES_MAX: u64 = 1 << 30;
-/// A volume that grows ahead does so when less than one part in this many of it is free.
-const FREE_SHARE: u64 = 4;
 
 /// The size that a volume is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,12 +158,7 @@ impl Env {
         if self.volume_bytes() > has_bytes {
             return true;
         }
-        let wants = || {
-            let room = self.engine.room();
-            let is_low = || room.unused_bytes() < room.total_bytes() / FREE_SHARE;
-            room.wants_growth() || self.opened.grows_ahead && is_low()
-        };
-        let wanted = self.next_size(has_bytes).filter(|_| !clean && wants());
+        let wanted = self.next_size(has_bytes).filter(|_| !clean && self.engine.room().wants_growth());
         wanted.is_some_and(|bytes| self.may_begin_growth(bytes))
     }
 
@@ -187,14 +178,17 @@ impl Env {
         space.grow(end_blocks.saturating_sub(space.end_block()));
     }
 
-    /// Lets the volume grow by a step for a claim that found no room. `false` if it has its largest size, or
-    /// the device refuses.
+    /// Lets the volume grow by a step for what found no room, unless it has room once other checkpoints are
+    /// done. `false` if the volume has its largest size, or the device refuses.
     ///
     /// # Errors
     /// Those of [`checkpoint`](Env::checkpoint).
-    pub(super) fn grow_a_step(&self) -> Result<bool> {
+    pub(super) fn grow_a_step(&self, has_room: impl Fn() -> bool) -> Result<bool> {
         self.refuse_if_forked()?;
         let mut committed = self.checkpoint.lock();
+        if has_room() {
+            return Ok(true);
+        }
         let Some(bytes) = self.next_size(committed.superblock.volume_bytes) else { return Ok(false) };
         self.writable_now()?;
         if !self.may_begin_growth(bytes) {
@@ -204,12 +198,22 @@ impl Env {
         Ok(true)
     }
 
+    /// For background work: lets the volume grow where less is free than the reserve, before views have to
+    /// end. Whether it has grown.
+    ///
+    /// # Errors
+    /// Those of [`checkpoint`](Env::checkpoint).
+    pub(super) fn grow_if_below_reserve(&self) -> Result<bool> {
+        let has_room = || !self.engine.room().is_below_reserve();
+        if has_room() || self.next_size(self.volume_bytes()).is_none() {
+            return Ok(false);
+        }
+        self.grow_a_step(has_room)
+    }
+
     /// The size of a volume of this size after its next step, if it may grow by itself.
     fn next_size(&self, has_bytes: u64) -> Option<u64> {
-        let step_bytes = match self.opened.grows_ahead {
-            true => has_bytes.saturating_sub(self.engine.geometry.log_bytes).max(BLOCK),
-            false => (has_bytes / STEP_SHARE).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX),
-        };
+        let step_bytes = (has_bytes / STEP_SHARE).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX);
         let bytes = has_bytes.saturating_add(step_bytes).min(self.growth_limit_bytes()) / BLOCK * BLOCK;
         (bytes > has_bytes).then_some(bytes)
     }

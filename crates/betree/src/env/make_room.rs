@@ -41,12 +41,20 @@ impl Env {
         self.checkpoint()?;
         self.give_space_back(&fits)?;
         let room = || self.engine.room();
-        while !room().fits_volume(claim, 0) && self.grow_a_step()? {}
-        // Views come after everything that needs no reader's consent.
-        while !fits() && self.engine.end_oldest_view() {
-            self.checkpoint()?;
+        let mut may_grow = true;
+        while !room().fits_or_is_backed(claim, 0) {
+            if may_grow && !room().fits_volume(claim, 0) {
+                may_grow = self.grow_a_step(|| room().fits_volume(claim, 0))?;
+            } else if self.engine.end_oldest_view() {
+                // Views come after everything that needs no reader's consent.
+                self.checkpoint()?;
+            } else if claim.is_taken_always {
+                break;
+            } else if !room().back(claim, 0)? && !room().fits(claim, 0) {
+                return Err(Error::NoSpace);
+            }
         }
-        if claim.is_taken_always || fits() || room().back(claim, 0)? { Ok(()) } else { Err(Error::NoSpace) }
+        Ok(())
     }
 
     /// Sets `bytes` of room aside for batches that [draw](crate::Batch::draw) on it; other batches cannot use

@@ -152,7 +152,6 @@ impl Env {
             }
         }
         let (cache_bytes, accepts_loss, mode) = (options.cache_bytes as u64, options.log_loss, options.mode);
-        let grows_ahead = options.grows_ahead;
         let progress = options.replay_progress.clone();
         let engine = engine_over(disk.clone(), space, table, &superblock, options);
         if let Some(root) =
@@ -256,7 +255,6 @@ impl Env {
             mode,
             has_unknown_features: unknown != 0,
             discards,
-            grows_ahead,
             replayed_batches,
             log_loss,
             given_up: 0,

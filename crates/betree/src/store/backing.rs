@@ -80,11 +80,12 @@ impl Store {
         let step_blocks = (self.used_blocks() / STEP_SHARE).clamp(STEP_BLOCKS_MIN, STEP_BLOCKS_MAX);
         let Some(range) = self.space.take_unbacked(blocks.max(step_blocks)) else { return Ok(false) };
         match self.back(range) {
+            // What a full disk has left says nothing: the next step would meet its end again.
             Err(Error::DeviceFull(_)) if blocks < range.len_blocks => {
                 let Some(range) = self.space.take_unbacked(blocks) else { return Ok(false) };
                 self.back(range)
             }
-            backed => backed,
+            backed => backed.inspect(|()| self.disk.health.device_has_room()),
         }
         .map(|()| true)
         .or_else(|error| match error {
@@ -102,7 +103,6 @@ impl Store {
         match self.disk.allocate(range.start_block * BLOCK, range.len_blocks * BLOCK) {
             Ok(()) => {
                 self.space.give_backed(range);
-                self.disk.health.device_has_room();
                 Ok(())
             }
             Err(error) => {

@@ -114,9 +114,14 @@ fn copies_of_a_frozen_volume_are_equal_open_clean_and_have_all_that_was_written_
         for file in 0..20u64 {
             fs::write(mounted.path(format!("d/{file}")), seeded::bytes(file, 0, 20_000)).unwrap();
         }
-        let file = File::options().read(true).write(true).open(mounted.path("d/0")).unwrap();
-        let mut mapping = Mapping::of(&file, 4096);
+        // Children of this process close its files before they execute, and a close waits for changes by a
+        // mapping: only the mapping keeps the file open.
+        let mapping_of = |name: &str, bytes| {
+            Mapping::of(&File::options().read(true).write(true).open(mounted.path(name)).unwrap(), bytes)
+        };
+        let mut mapping = mapping_of("d/0", 4096);
         mapping[..6].copy_from_slice(b"mapped");
+        let file = File::open(mounted.path("d/0")).unwrap();
         let is_over = AtomicBool::new(false);
         let written: [AtomicU64; WRITERS] = Default::default();
         let made = AtomicU64::new(0);
@@ -151,8 +156,7 @@ fn copies_of_a_frozen_volume_are_equal_open_clean_and_have_all_that_was_written_
                 }
             });
             scope.spawn(|| {
-                let file = File::options().read(true).write(true).open(mounted.path("d/1")).unwrap();
-                let mut mapping = Mapping::of(&file, 16 << 10);
+                let mut mapping = mapping_of("d/1", 16 << 10);
                 for number in (0u8..=u8::MAX).cycle().take_while(|_| goes_on()) {
                     mapping.fill(number);
                     mapping.sync().unwrap();

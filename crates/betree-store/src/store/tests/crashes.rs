@@ -11,7 +11,7 @@ use crate::keys::ENGINE_DICT;
 use crate::options::DictOptions;
 use crate::transaction::{Isolation, Outcome};
 
-pub(super) const GEOMETRY: Geometry =
+const GEOMETRY: Geometry =
     Geometry { node_bytes: 8192, basement_bytes: 1024, fanout_max: 6, log_bytes: 1 << 20, dicts: 1 };
 const CACHE_BYTES: usize = 256 << 10;
 const VOLUME_BYTES: u64 = 64 << 20;

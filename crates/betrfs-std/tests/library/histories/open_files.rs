@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use betrfs_std::OpenOptions;
+use rustix::io::Errno;
 
 use super::{Outcome, Pair, Worlds, nothing, ours, show_ours, show_theirs, theirs};
 
@@ -20,15 +21,18 @@ impl Worlds {
         let [read, write, append, truncate, create, create_new] = flags;
         mine.read(read).write(write).append(append).truncate(truncate).create(create).create_new(create_new);
         open.read(read).write(write).append(append).truncate(truncate).create(create).create_new(create_new);
-        let (mine, open) = (mine.open(self.base(), path), open.open(at));
+        // The system opens directories for reading too.
+        let no_dir = |file: system::File| match file.metadata()?.is_dir() {
+            true => Err(Errno::ISDIR.into()),
+            false => Ok(file),
+        };
+        let (mine, open) = (mine.open(self.base(), path), open.open(at).and_then(no_dir));
         let what = format!("open {flags:?} {path:?}");
         match (mine, open) {
             (Ok(mine), Ok(open)) => {
                 let both = (mine.metadata().unwrap(), open.metadata().unwrap());
                 let outcome = (show_ours(both.0), show_theirs(both.1));
-                if both.0.is_file() {
-                    self.open.push(Pair { ours: mine, theirs: open });
-                }
+                self.open.push(Pair { ours: mine, theirs: open });
                 if self.open.len() > 5 {
                     self.open.remove(self.rng.below(5));
                 }
