@@ -79,7 +79,7 @@ fn a_failure_at_any_device_call_is_an_error_and_loses_nothing_synced() {
                 });
                 if let Err(what) = tried {
                     panic!(
-                        "seed {seed}, {fault:?}: {what}\n  replay: BETRFS_SEED={seed} cargo test -p betree-sim --test engine_faults"
+                        "seed {seed}, {fault:?}: {what}\n  replay: BETRFS_SEED={seed} cargo test -p betree-sim --test sim faults::"
                     );
                 }
                 if !has_struck {

@@ -13,7 +13,7 @@ fn copies_of_frozen_volumes_have_all_that_was_committed_before() {
     let histories = effort(75);
     for seed in seeds(histories) {
         let (setup, steps) = history_of_seed(seed, steps_max, Mix::FREEZES);
-        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_freeze");
+        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test sim freeze::");
         let tried = try_history(&replay, &setup, &steps, |steps| try_laws(setup, steps));
         if let Err(report) = tried {
             panic!("seed {seed}: {report}");

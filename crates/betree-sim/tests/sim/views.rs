@@ -18,7 +18,7 @@ fn broken(mix: Mix) -> Option<String> {
     seeds(effort(300)).chain(FOUND).find_map(|seed| {
         let (setup, steps) = history_of_seed(seed, steps_max, mix);
         let replay = format!(
-            "BETRFS_SEED={seed} BETRFS_STEPS={steps_max} cargo test -p betree-sim --test engine_views -- --nocapture"
+            "BETRFS_SEED={seed} BETRFS_STEPS={steps_max} cargo test -p betree-sim --test sim views:: -- --nocapture"
         );
         let report = try_history(&replay, &setup, &steps, |steps| try_laws(setup, steps)).err()?;
         Some(format!("seed {seed}: {report}"))

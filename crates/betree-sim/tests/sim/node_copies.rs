@@ -12,7 +12,7 @@ const STEPS: usize = 200;
 fn random_histories_with_two_copies_agree_with_the_model() {
     for seed in seeds(effort(40)) {
         let (setup, steps) = history_of_seed(seed, STEPS, Mix::LAWS);
-        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_node_copies");
+        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test sim node_copies::");
         let run = |steps: &[_]| try_laws_with(setup, NodeCopies::Two, steps);
         if let Err(report) = try_history(&replay, &setup, &steps, run) {
             panic!("seed {seed}: {report}");
@@ -25,7 +25,7 @@ fn rot_of_one_copy_of_each_node_loses_nothing() {
     let mut all = CopiesReached::default();
     let all_seeds = seeds(effort(40));
     for seed in all_seeds.clone() {
-        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_node_copies");
+        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test sim node_copies::");
         let ran = guarded(&replay, || {
             let reached = copied_nodes_history(seed, STEPS)?;
             all.damaged = [0, 1].map(|side| all.damaged[side] + reached.damaged[side]);

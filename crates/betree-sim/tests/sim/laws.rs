@@ -14,7 +14,7 @@ fn random_histories_agree_with_the_model() {
     for seed in seeds(effort(300)).chain(FOUND) {
         let (setup, steps) = history_of_seed(seed, steps_max, Mix::LAWS);
         let replay = format!(
-            "BETRFS_SEED={seed} BETRFS_STEPS={steps_max} cargo test -p betree-sim --test engine_laws -- --nocapture"
+            "BETRFS_SEED={seed} BETRFS_STEPS={steps_max} cargo test -p betree-sim --test sim laws:: -- --nocapture"
         );
         if let Err(report) = try_history(&replay, &setup, &steps, |steps| try_laws(setup, steps)) {
             panic!("seed {seed}: {report}");

@@ -15,7 +15,7 @@ fn known_damage_is_an_error_for_its_keys_until_something_newer_covers_them() {
     let mut damaged = 0;
     let all_seeds = seeds(effort(60));
     for seed in all_seeds.clone() {
-        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_damage");
+        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test sim damage::");
         let ran = guarded(&replay, || {
             if let Some(reached) = damage_history(seed, STEPS)? {
                 damaged += 1;
@@ -50,7 +50,7 @@ fn keys_below_a_lost_node_are_as_they_were_or_as_before_or_lost() {
     let mut all = LostNodesReached::default();
     let all_seeds = seeds(effort(15));
     for seed in all_seeds.clone() {
-        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_damage");
+        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test sim damage::");
         let ran = guarded(&replay, || {
             let reached = lost_nodes_history(seed, STEPS * 2)?;
             all.lost += reached.lost;
@@ -76,7 +76,7 @@ fn keys_below_a_lost_node_are_as_they_were_or_as_before_or_lost() {
 #[test]
 fn upserts_count_once_where_superblocks_are_made_anew() {
     for seed in seeds(effort(60).min(200)) {
-        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_damage");
+        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test sim damage::");
         let ran = guarded(&replay, || lost_superblocks_history(seed).map_err(|failure| failure.to_string()));
         if let Err(what) = ran {
             panic!("{what}\n  replay: {replay}");

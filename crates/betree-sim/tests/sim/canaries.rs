@@ -14,12 +14,12 @@ use betree_sim::{
     rot_history, rot_history_of_seed, try_laws,
 };
 
-/// The most histories that a bug may survive, each as long as those of `engine_laws`.
+/// The most histories that a bug may survive, each as long as those of `sim::laws`.
 const HISTORIES_MAX: u64 = 2000;
 const STEPS: usize = 200;
-/// The length of the histories of `engine_live_rot`.
+/// The length of the histories of `sim::live_rot`.
 const LIVE_ROT_STEPS: usize = 120;
-/// The length of the histories of `engine_damage`.
+/// The length of the histories of `sim::damage`.
 const DAMAGE_STEPS: usize = 100;
 
 /// Makes a test for each bug: its name, the bug, the seed that found it last, and what breaks.

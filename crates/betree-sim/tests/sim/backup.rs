@@ -32,7 +32,7 @@ fn backups_have_the_contents_of_their_beginning() {
     let histories = effort(75);
     for seed in seeds(histories) {
         let (setup, steps) = history_of_seed(seed, steps_max, Mix::BACKUPS);
-        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_backup");
+        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test sim backup::");
         let tried = try_history(&replay, &setup, &steps, |steps| {
             let device = Arc::new(MemDevice::new(setup.volume_bytes).which_seeks(setup.seeks));
             let told = |failure: betree_sim::Failure| failure.to_string();

@@ -345,7 +345,7 @@ fn random_histories_with_growth_agree_with_the_model() {
     let histories = effort(30);
     for seed in seeds(histories) {
         let (setup, steps) = history_of_seed(seed, steps_max, Mix::GROWTH);
-        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_grow");
+        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test sim grow::");
         let tried = try_history(&replay, &setup, &steps, |steps| {
             let device = Arc::new(MemDevice::new(setup.volume_bytes).which_seeks(setup.seeks));
             let told = |failure: betree_sim::Failure| failure.to_string();

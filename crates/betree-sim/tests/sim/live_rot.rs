@@ -17,7 +17,7 @@ fn what_rots_in_use_is_told_and_takes_nothing_else_along() {
     let mut all = RotReached::default();
     let all_seeds = seeds(effort(60));
     for seed in all_seeds.clone() {
-        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_live_rot");
+        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test sim live_rot::");
         let (setup, kind, acts) = rot_history_of_seed(seed, STEPS);
         let ran = guarded(&replay, || {
             all.add(&rot_history(setup, kind, &acts)?);

@@ -37,7 +37,7 @@ impl Counts {
 fn judged(isolation: Isolation) -> Counts {
     let mut counts = Counts::default();
     for seed in seeds(effort(300)) {
-        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_isolation");
+        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test sim isolation::");
         let judged = guarded(&replay, || {
             let history = engine_history(isolation, seed).map_err(|failure| failure.to_string())?;
             counts.add(&history);

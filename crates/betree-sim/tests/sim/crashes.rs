@@ -13,7 +13,7 @@ use betree_sim::{CrashHistory, ModelEnv, SimDisk, first_violation, format_env, o
 
 fn replay_of(seed: u64, n: u64) -> String {
     format!(
-        "BETRFS_SEED={seed} BETRFS_CRASH_AT={n} cargo test -p betree-sim --test engine_crashes -- --nocapture"
+        "BETRFS_SEED={seed} BETRFS_CRASH_AT={n} cargo test -p betree-sim --test sim crashes:: -- --nocapture"
     )
 }
 

@@ -8,11 +8,11 @@ use betree_sim::{Mix, history_of_seed, try_laws};
 #[test]
 fn readers_agree_with_the_model_at_their_times() {
     let steps_max = setting("BETRFS_STEPS", 200) as usize;
-    // Most of their steps are in the histories of `engine_views` too.
+    // Most of their steps are in the histories of `sim::views` too.
     for seed in seeds(effort(75)) {
         let (setup, steps) = history_of_seed(seed, steps_max, Mix::EXPIRY);
         let replay = format!(
-            "BETRFS_SEED={seed} BETRFS_STEPS={steps_max} cargo test -p betree-sim --test engine_expiry -- --nocapture"
+            "BETRFS_SEED={seed} BETRFS_STEPS={steps_max} cargo test -p betree-sim --test sim expiry:: -- --nocapture"
         );
         if let Err(report) = try_history(&replay, &setup, &steps, |steps| try_laws(setup, steps)) {
             panic!("seed {seed}: {report}");

@@ -94,7 +94,7 @@ fn every_request_gets_an_answer_and_the_volume_stays_sound() {
         let ran = guarded(&format!("seed {seed}"), || run(seed, REQUESTS, &mut outcomes));
         if let Err(what) = ran {
             panic!(
-                "seed {seed}: {what}\n  replay: BETRFS_SEED={seed} cargo test -p betrfs-sim --test hostile_requests"
+                "seed {seed}: {what}\n  replay: BETRFS_SEED={seed} cargo test -p betrfs-sim --test sim hostile_requests::"
             );
         }
     }
