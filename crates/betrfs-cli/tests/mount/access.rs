@@ -4,12 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::Path;
-use std::thread::sleep;
-use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-use crate::mounted::{Mounted, ok};
+use crate::mounted::{Mounted, next_tick, ok};
 
 type Time = (i64, i64);
 
@@ -21,11 +19,6 @@ fn atime(path: &Path) -> Time {
 fn mtime(path: &Path) -> Time {
     let seen = fs::symlink_metadata(path).unwrap();
     (seen.mtime(), seen.mtime_nsec())
-}
-
-/// More than the granularity of the kernel's clock.
-fn pause() {
-    sleep(Duration::from_millis(15));
 }
 
 fn list(dir: &Path) -> usize {
@@ -42,7 +35,7 @@ fn access_times_seen_by_stat_survive_a_remount() {
     symlink("small", &link).unwrap();
     let all = [&dir, &small, &large, &link];
     let made = all.map(|path| atime(path));
-    pause();
+    next_tick();
     assert_eq!(list(&dir), 3);
     fs::read(&small).unwrap();
     fs::read(&large).unwrap();
@@ -62,10 +55,10 @@ fn reading_a_changed_file_moves_its_access_time_however_it_is_read() {
     let path = mounted.path("mbox");
     fs::write(&path, b"From a\n").unwrap();
     let append = |bytes: &[u8]| {
-        pause();
+        next_tick();
         OpenOptions::new().append(true).open(&path).unwrap().write_all(bytes).unwrap();
         assert!(mtime(&path) > atime(&path), "new mail");
-        pause();
+        next_tick();
     };
     let is_read =
         |by: &str| assert!(atime(&path) >= mtime(&path), "by {by}: {:?} {:?}", atime(&path), mtime(&path));
@@ -96,7 +89,7 @@ fn reading_a_changed_file_moves_its_access_time_however_it_is_read() {
     std::io::copy(&mut File::open(&path).unwrap(), &mut File::create(&other).unwrap()).unwrap();
     is_read("a copy by the kernel");
     File::create(&path).unwrap();
-    pause();
+    next_tick();
     fs::read(&path).unwrap();
     is_read("a look at the end of an empty file");
     let before = (atime(&path), mtime(&path));
@@ -132,7 +125,7 @@ fn access_times_follow_o_noatime_and_the_mount_options() {
     let mounted = Mounted::unmounted();
     let (file, dir) = (mounted.path("d/f"), mounted.path("d"));
     let all = || {
-        pause();
+        next_tick();
         let before = (atime(&file), atime(&dir));
         fs::read(&file).unwrap();
         list(&dir);
@@ -143,7 +136,7 @@ fn access_times_follow_o_noatime_and_the_mount_options() {
     mounted.mount();
     fs::create_dir(&dir).unwrap();
     fs::write(&file, b"x").unwrap();
-    pause();
+    next_tick();
     let made = atime(&file);
     let mut quiet =
         OpenOptions::new().read(true).custom_flags(OFlags::NOATIME.bits() as i32).open(&file).unwrap();
@@ -193,7 +186,7 @@ fn reading_a_snapshot_does_not_change_it() {
         })
     };
     let before = now();
-    pause();
+    next_tick();
     let access = || {
         assert_eq!(list(&snapshot), 4);
         for name in ["f", "linked", "too", "s"] {

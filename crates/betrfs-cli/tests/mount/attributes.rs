@@ -7,7 +7,7 @@ use std::process::Command;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 
-use crate::mounted::Mounted;
+use crate::mounted::{Mounted, next_tick};
 
 /// A user and a group that own nothing.
 const NOBODY: u32 = 65_534;
@@ -158,7 +158,7 @@ fn changes_move_the_times_that_they_should() {
         ((seen.mtime(), seen.mtime_nsec()), (seen.ctime(), seen.ctime_nsec()))
     };
     let moved = |what: &str, path: &Path, mtime: bool, change: &dyn Fn()| {
-        std::thread::sleep(std::time::Duration::from_millis(15));
+        next_tick();
         let before = times(path);
         change();
         let after = times(path);

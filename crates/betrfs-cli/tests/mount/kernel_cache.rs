@@ -9,12 +9,11 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags};
 use rustix::process::{Gid, Uid};
 
-use crate::mounted::{Mounted, betrfs, ok, refused};
+use crate::mounted::{Mounted, betrfs, next_tick, ok, refused};
 
 /// The owner of the program, and the user who changes it.
 const OWNER: u32 = 1;
@@ -88,18 +87,9 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// What a program prints that was written here. A child that another test starts holds this process's
-/// descriptors for writing until it executes; until then the program is "busy".
+/// What a program prints.
 fn printed_by(program: &mut Command) -> String {
-    let mut tries = std::iter::repeat_with(|| program.output()).take(500);
-    let ran = tries.find(|tried| {
-        let busy = tried.as_ref().is_err_and(|error| error.kind() == ErrorKind::ExecutableFileBusy);
-        if busy {
-            thread::sleep(Duration::from_millis(10));
-        }
-        !busy
-    });
-    String::from_utf8(ran.unwrap().unwrap().stdout).unwrap().trim().to_owned()
+    String::from_utf8(program.output().unwrap().stdout).unwrap().trim().to_owned()
 }
 
 /// The effective user of a program run by `user`.
@@ -300,7 +290,7 @@ fn sizes_blocks_and_times_are_up_to_date() {
     fs::write(&path, b"x").unwrap();
     for (what, change) in changes {
         let before = only(&path, StatxFlags::BASIC_STATS);
-        thread::sleep(Duration::from_millis(15));
+        next_tick();
         change();
         // First one by one: a request for all would refresh all.
         let parts = [StatxFlags::SIZE, StatxFlags::BLOCKS, StatxFlags::MTIME, StatxFlags::CTIME];

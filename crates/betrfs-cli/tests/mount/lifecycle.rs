@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::block_device::LoopDevice;
-use crate::mounted::{Mounted, betrfs, check_failed, ok, refused, told, wait_for_end};
+use crate::mounted::{Mounted, betrfs, check_failed, ok, refused, told, wait_for_end, wait_for_mount};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
@@ -460,19 +460,14 @@ fn a_volume_may_have_any_name() {
 
 /// Mounts a volume in a child of this process.
 fn in_the_foreground(mounted: &Mounted, log: Stdio) -> Child {
-    let mut server = betrfs()
+    let server = betrfs()
         .args(["mount", "--foreground", "-v"])
         .arg(&mounted.volume)
         .arg(&mounted.dir)
         .stderr(log)
         .spawn()
         .unwrap();
-    let start = Instant::now();
-    while !mounts().contains(mounted.dir.to_str().unwrap()) {
-        assert!(start.elapsed() < Duration::from_secs(30));
-        assert!(server.try_wait().unwrap().is_none(), "it ended");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for_mount(&mounted.dir, &server);
     server
 }
 

@@ -270,6 +270,38 @@ pub fn soon(holds: impl Fn() -> bool) -> bool {
         .any(|held| held)
 }
 
+/// Waits until the kernel's clock for the times of files moves on: what changes afterwards has a later time.
+pub fn next_tick() {
+    let now = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        (time.tv_sec, time.tv_nsec)
+    };
+    let before = now();
+    while now() == before {
+        thread::yield_now();
+    }
+}
+
+/// Waits until a child, which goes on, has mounted something on a directory.
+pub fn wait_for_mount(dir: &Path, child: &std::process::Child) {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let process = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty()).unwrap();
+    // A change of the mounts since its last reading is an "exception" of this file.
+    let mut mounts = std::fs::File::open("/proc/self/mountinfo").unwrap();
+    loop {
+        let mut text = String::new();
+        std::io::Seek::rewind(&mut mounts).unwrap();
+        std::io::Read::read_to_string(&mut mounts, &mut text).unwrap();
+        if text.contains(&format!(" {} ", dir.display())) {
+            return;
+        }
+        let mut changes = [PollFd::new(&mounts, PollFlags::PRI), PollFd::new(&process, PollFlags::IN)];
+        poll(&mut changes, Some(&Timespec { tv_sec: 60, tv_nsec: 0 })).unwrap();
+        assert!(changes[1].revents().is_empty(), "it ended");
+        assert!(!changes[0].revents().is_empty(), "it mounts nothing on {}", dir.display());
+    }
+}
+
 /// Waits for the end of a process that is not this one's child.
 pub fn wait_for_end(pid: Pid) {
     if let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
