@@ -72,6 +72,16 @@ pub trait Device: Send + Sync {
         Ok(self.len())
     }
 
+    /// Whether the device ends where its contents end, as a file that grows with them: behind that it reads
+    /// as zeros up to its [length](Device::len), and a write there makes it longer.
+    fn is_open_ended(&self) -> bool {
+        false
+    }
+
+    /// Makes the device open-ended, with a length of at least `len` bytes, if it is a file. Others stay as
+    /// they are.
+    fn open_end(&self, _len: u64) {}
+
     /// Whether a write may find the storage below the device full, as that of a sparse file, and
     /// [`allocate`](Device::allocate) prevents that.
     fn is_sparse(&self) -> bool {

@@ -10,7 +10,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use betree_platform::aligned::is_aligned;
@@ -47,6 +47,8 @@ pub struct FileDevice {
     claim: Mutex<Option<File>>,
     path: PathBuf,
     len: AtomicU64,
+    /// Whether the file may end before `len`: see [`Device::is_open_ended`].
+    is_open_ended: AtomicBool,
     direct: bool,
     is_sparse: bool,
     seek_detector: SeekDetector,
@@ -185,7 +187,8 @@ impl FileDevice {
         let seek_detector = SeekDetector::of(&file);
         let (is_sparse, opened_by) = (access.writes() && kind.is_file() && allocates(&file), process_id());
         let (file, claim, path) = (RwLock::new(Some(file)), Mutex::new(claim), path.to_owned());
-        Ok(FileDevice { file, claim, path, len, direct, is_sparse, seek_detector, opened_by })
+        let is_open_ended = AtomicBool::new(false);
+        Ok(FileDevice { file, claim, path, len, is_open_ended, direct, is_sparse, seek_detector, opened_by })
     }
 
     /// Gives up the claim on a block device, so that the kernel can mount it. It stays locked. Returns
@@ -298,7 +301,13 @@ impl FileDevice {
     fn read_aligned(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let (file, mut done) = (self.file()?, 0);
         while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            done += retry(|| file.read_at(rest, offset + done as u64)).and_then(progress)?;
+            match retry(|| file.read_at(rest, offset + done as u64))? {
+                0 if self.is_open_ended() => {
+                    rest.fill(0);
+                    break;
+                }
+                read => done += progress(read)?,
+            }
         }
         Ok(())
     }
@@ -397,6 +406,17 @@ impl Device for FileDevice {
         let found = grow().map_err(|e| device_error(DeviceOp::Grow, 0, len, &e))?;
         self.len.fetch_max(found, Ordering::Relaxed);
         Ok(self.len())
+    }
+
+    fn is_open_ended(&self) -> bool {
+        self.is_open_ended.load(Ordering::Relaxed)
+    }
+
+    fn open_end(&self, len: u64) {
+        if !self.is_block_device() {
+            self.len.fetch_max(whole_blocks(len), Ordering::Relaxed);
+            self.is_open_ended.store(true, Ordering::Relaxed);
+        }
     }
 
     fn is_sparse(&self) -> bool {

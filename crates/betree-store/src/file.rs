@@ -1,7 +1,8 @@
 //! The file of a store: how it is found or made, and in which shape.
 //!
-//! The file is sparse, and has from the beginning the size that a store may ever have: the volume of the
-//! engine has a fixed size. What takes room is what is written.
+//! The volume of the engine has from the beginning the size that a store may ever have. The file is
+//! open-ended ([`Device::open_end`]): it ends behind the last block that was ever written, which are handed
+//! out from the start. Within it is sparse: what was freed takes no room.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,8 +19,8 @@ use crate::error::{Error, Result};
 use crate::freeing::NODE_BYTES_MAX;
 use crate::merge::Merges;
 
-/// The size of a new store: what the file systems of Linux can all have in a file. Where one cannot, it is
-/// halved until it fits.
+/// The size of a new store's volume: what the file systems of Linux can all have in a file. Where one cannot,
+/// it is halved until it fits.
 const STORE_BYTES: u64 = 1 << 40;
 const STORE_BYTES_MIN: u64 = 256 << 20;
 /// Nodes in the cache: with fewer, what is being written outgrows it.
@@ -112,7 +113,7 @@ fn make_in(
     cache_bytes: usize,
     merges: &Arc<Merges>,
 ) -> Result<Arc<FileDevice>> {
-    of_store_size(|bytes| device.clear(bytes)).map_err(|error| refused(path, error))?;
+    open_end(&mut device).map_err(|error| refused(path, error))?;
     let device = Arc::new(device);
     match make_on(device.clone(), path, &geometry(cache_bytes), cache_bytes, merges) {
         Ok(()) => Ok(device),
@@ -153,8 +154,11 @@ pub(crate) fn make_with(
     fill: impl FnOnce(&Arc<FileDevice>) -> Result<()>,
 ) -> Result<Option<Arc<FileDevice>>> {
     let made_as = unfinished(path, StdPlatform::new().random_u64());
-    let device = of_store_size(|bytes| FileDevice::create(&made_as, bytes));
-    let device = device.map_err(|error| refused(path, error))?;
+    let mut device = FileDevice::create(&made_as, 0).map_err(|error| refused(path, error))?;
+    if let Err(error) = open_end(&mut device) {
+        device.unmake();
+        return Err(refused(path, error));
+    }
     let mut unfinished = Unfinished { device: Arc::new(device), is_placed: false };
     fill(&unfinished.device)?;
     match rustix::fs::renameat_with(CWD, &made_as, CWD, path, RenameFlags::NOREPLACE) {
@@ -188,21 +192,21 @@ fn unfinished(path: &Path, random: u64) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Makes something with the size of a new store.
-fn of_store_size<T>(
-    mut make: impl FnMut(u64) -> std::result::Result<T, OpenError>,
-) -> std::result::Result<T, OpenError> {
+/// Makes an empty file open-ended, with the size of a new store.
+fn open_end(device: &mut FileDevice) -> std::result::Result<(), OpenError> {
     let mut bytes = STORE_BYTES;
-    loop {
-        match make(bytes) {
-            Err(OpenError::Io { source, .. })
-                if source.raw_os_error() == Some(Errno::FBIG.raw_os_error()) && bytes > STORE_BYTES_MIN =>
-            {
-                bytes /= 2;
-            }
-            made => return made,
+    // Whether the file system can have such a file at all.
+    while let Err(error) = device.clear(bytes) {
+        let is_too_large = matches!(&error, OpenError::Io { source, .. }
+            if source.raw_os_error() == Some(Errno::FBIG.raw_os_error()));
+        if !is_too_large || bytes <= STORE_BYTES_MIN {
+            return Err(error);
         }
+        bytes /= 2;
     }
+    device.clear(0)?;
+    device.open_end(bytes);
+    Ok(())
 }
 
 /// Writes a volume without a catalogue.

@@ -136,6 +136,14 @@ impl Device for Gate {
         self.device.grow(len)
     }
 
+    fn is_open_ended(&self) -> bool {
+        self.device.is_open_ended()
+    }
+
+    fn open_end(&self, len: u64) {
+        self.device.open_end(len);
+    }
+
     fn is_sparse(&self) -> bool {
         self.device.is_sparse()
     }

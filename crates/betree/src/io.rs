@@ -107,6 +107,16 @@ impl Disk {
         })
     }
 
+    /// As [`Device::is_open_ended`].
+    pub(crate) fn is_open_ended(&self) -> bool {
+        self.device.is_open_ended()
+    }
+
+    /// As [`Device::open_end`].
+    pub(crate) fn open_end(&self, len: u64) {
+        self.device.open_end(len);
+    }
+
     /// As [`Device::is_sparse`].
     pub(crate) fn is_sparse(&self) -> bool {
         self.device.is_sparse()

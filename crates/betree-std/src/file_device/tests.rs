@@ -324,3 +324,23 @@ fn a_file_has_storage_where_it_was_written_or_allocated() {
     assert!(refused.is_full() && refused.op == DeviceOp::Allocate, "{refused}");
     assert!(!FileDevice::open_to_look(&path).unwrap().is_sparse());
 }
+
+#[test]
+fn an_open_ended_file_reads_as_zeros_behind_its_end_and_grows_by_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let device = FileDevice::create(&path, 2 * BLOCK_BYTES as u64).unwrap();
+    let mut read = vec![1; 3 * BLOCK_BYTES];
+    assert!(device.read_at(0, &mut read).is_err());
+    device.open_end(1 << 40);
+    assert_eq!((device.len(), device.is_open_ended()), (1 << 40, true));
+    device.write_at(BLOCK_BYTES as u64, &[7; BLOCK_BYTES]).unwrap();
+    device.read_at(0, &mut read).unwrap();
+    assert_eq!((read[0], read[BLOCK_BYTES], read[2 * BLOCK_BYTES]), (0, 7, 0));
+    device.read_at(1 << 30, &mut read).unwrap();
+    assert!(read.iter().all(|byte| *byte == 0));
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 2 * BLOCK_BYTES as u64);
+    device.write_at(9 * BLOCK_BYTES as u64, &[7; BLOCK_BYTES]).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 10 * BLOCK_BYTES as u64);
+    assert!(device.write_at(1 << 40, &[7; BLOCK_BYTES]).is_err());
+}

@@ -80,6 +80,58 @@ fn an_empty_file_becomes_a_store() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 
+/// The size of a file as `ls -l` shows it, and the bytes that it takes.
+fn sizes(path: &Path) -> (u64, u64) {
+    let found = fs::metadata(path).unwrap();
+    (found.len(), found.blocks() * 512)
+}
+
+/// What a program that knows no holes would copy.
+#[test]
+fn the_size_that_a_file_shows_is_in_proportion_to_what_it_takes() {
+    // The log, of which little is written at first, and some nodes.
+    const LEAST_BYTES: u64 = 10 << 20;
+    let (folder, store) = store();
+    let path = folder.path().join("store");
+    assert!(sizes(&path).0 <= LEAST_BYTES);
+    let dict = store.dict("d").unwrap();
+    for round in 0..20_u32 {
+        for key in 0..1000_u32 {
+            dict.put([round, key].map(u32::to_be_bytes).concat(), seeded::bytes(key.into(), 0, 2000))
+                .unwrap();
+        }
+        store.sync().unwrap();
+        let (shown, taken) = sizes(&path);
+        assert!(shown <= 2 * taken + LEAST_BYTES, "{shown} bytes are shown, and {taken} taken");
+    }
+    // What is overwritten goes where something was freed.
+    for round in 0..20_u32 {
+        for key in 0..1000_u32 {
+            dict.put([round, key].map(u32::to_be_bytes).concat(), seeded::bytes(1, 0, 2000)).unwrap();
+        }
+    }
+    store.sync().unwrap();
+    let (shown, taken) = sizes(&path);
+    assert!(shown <= 4 * taken + LEAST_BYTES, "{shown} bytes are shown, and {taken} taken");
+    assert_eq!(store.check().unwrap(), []);
+    let copy = folder.path().join("backup");
+    store.backup(&copy, |_| ()).unwrap();
+    let (shown, taken) = sizes(&copy);
+    assert!(shown <= 2 * taken + LEAST_BYTES, "{shown} bytes are shown, and {taken} taken");
+    store.close().unwrap();
+    // A copy without holes is the same store.
+    let whole = folder.path().join("whole");
+    fs::write(&whole, fs::read(&path).unwrap()).unwrap();
+    for path in [&path, &whole, &copy] {
+        let store = options().read_only(true).open(path).unwrap();
+        assert_eq!(store.open_dict("d").unwrap().iter().map(Result::unwrap).count(), 20_000);
+        store.close().unwrap();
+        let store = options().open(path).unwrap();
+        store.open_dict("d").unwrap().put("more", "v").unwrap();
+        assert_eq!(store.check().unwrap(), []);
+    }
+}
+
 /// Nothing else would carry out deletes of single keys, which are small, before much else was written.
 #[test]
 fn the_space_of_single_deletes_is_released() {
@@ -91,14 +143,13 @@ fn the_space_of_single_deletes_is_released() {
     }
     store.close().unwrap();
     // The log takes 8 MiB at most.
-    let taken_bytes = || fs::metadata(&path).unwrap().blocks() * 512;
-    let full = taken_bytes();
+    let (_, full) = sizes(&path);
     assert!(full > 18_000_000, "{full} bytes");
     let store = options().open(&path).unwrap();
     let dict = store.open_dict("d").unwrap();
     (0..20_000_u32).filter(|key| key % 10 != 0).for_each(|key| dict.delete(key.to_be_bytes()).unwrap());
     store.close().unwrap();
-    let taken = taken_bytes();
+    let (_, taken) = sizes(&path);
     assert!(taken < full - 12_000_000, "{taken} of {full} bytes");
     let store = options().open(&path).unwrap();
     assert_eq!(store.open_dict("d").unwrap().iter().map(Result::unwrap).count(), 2000);

@@ -60,7 +60,10 @@ impl Env {
         slots::erase(&disk)?;
         let superblock = Superblock {
             identity,
-            features: Features::default(),
+            features: Features {
+                incompat: if disk.is_open_ended() { Features::OPEN_ENDED } else { 0 },
+                ..Features::default()
+            },
             generation: 0,
             clean: true,
             geometry: *geometry,
@@ -75,6 +78,9 @@ impl Env {
             tail: TaggedTail::default(),
         };
         let space = space_of(&superblock);
+        if disk.is_open_ended() {
+            space.withhold_end();
+        }
         if disk.is_sparse() {
             space.doubt_backing();
         }

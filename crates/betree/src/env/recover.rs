@@ -141,6 +141,9 @@ impl Env {
             let _has_none = TableCopy::put(None, superblock.generation, &mut superblock.tail);
             slots::store(&disk, &superblock)?;
         }
+        if superblock.features.is_open_ended() {
+            space.withhold_end();
+        }
         if disk.is_sparse() && !for_reading {
             space.doubt_backing();
         }

@@ -64,6 +64,7 @@ impl Blocks {
         parts_max: usize,
         in_one: impl FnOnce(&mut FreeMap, u64) -> Option<u64>,
     ) -> Option<Vec<BlockRange>> {
+        self.free.hand_out(blocks);
         let parts = match in_one(&mut self.free, blocks) {
             Some(start_block) => Vec::from([BlockRange { start_block, len_blocks: blocks }]),
             None => self.free.gather(blocks, parts_max)?,
@@ -118,7 +119,8 @@ impl Space {
         if more_blocks > 0 {
             // First: what is free is never more than all.
             self.total_blocks.fetch_add(more_blocks, Ordering::Relaxed);
-            blocks.give_unbacked(end, more_blocks);
+            let Blocks { free, unbacked, .. } = &mut *blocks;
+            unbacked.as_mut().unwrap_or(free).extend(end, more_blocks);
         }
     }
 
@@ -224,6 +226,13 @@ impl Space {
         })
     }
 
+    /// Hands free blocks at the end out only as the others get short: for a device that ends where its
+    /// contents end. After the last [`claim`](Space::claim), and before
+    /// [`doubt_backing`](Space::doubt_backing).
+    pub(crate) fn withhold_end(&self) {
+        self.blocks.lock().free.withhold_end();
+    }
+
     /// Treats all free blocks, and those to come by growth and discards, as such for which the device may
     /// have no storage.
     pub(crate) fn doubt_backing(&self) {
@@ -253,6 +262,7 @@ impl Space {
     pub(crate) fn take_unbacked(&self, blocks_max: u64) -> Option<BlockRange> {
         let Blocks { free, unbacked, .. } = &mut *self.blocks.lock();
         let unbacked = unbacked.as_mut()?;
+        unbacked.hand_out(blocks_max);
         let (start_block, len) = unbacked.range_from(free.cursor())?;
         let len_blocks = len.min(blocks_max);
         unbacked.take(start_block, len_blocks).then_some(BlockRange { start_block, len_blocks })
@@ -263,12 +273,20 @@ impl Space {
     pub(crate) fn take_last_unbacked(&self, blocks: u64) -> Option<BlockRange> {
         let Blocks { free, unbacked, .. } = &mut *self.blocks.lock();
         let unbacked = unbacked.as_mut()?;
+        unbacked.hand_out(blocks);
         let (last, _) = unbacked.iter().next_back()?;
         if free.iter().next_back().is_some_and(|(start, len)| start > last && len >= blocks) {
             return None;
         }
         let start_block = unbacked.allocate_last(blocks)?;
         Some(BlockRange { start_block, len_blocks: blocks })
+    }
+
+    /// Hands out so many blocks of those withheld, which may have storage from before the opening.
+    pub(crate) fn hand_out_doubted(&self, blocks: u64) {
+        if let Some(unbacked) = &mut self.blocks.lock().unbacked {
+            unbacked.hand_out_more(blocks);
+        }
     }
 
     /// Takes exactly these blocks, if all of them are free and may have no storage.
@@ -369,8 +387,9 @@ impl Space {
     pub(crate) fn free_ranges(&self) -> Vec<BlockRange> {
         let range = |(start_block, len_blocks)| BlockRange { start_block, len_blocks };
         let blocks = self.blocks.lock();
-        let unbacked = blocks.unbacked.iter().flat_map(FreeMap::iter);
-        let mut ranges: Vec<BlockRange> = blocks.free.iter().chain(unbacked).map(range).collect();
+        let maps = || core::iter::once(&blocks.free).chain(&blocks.unbacked);
+        let withheld = maps().filter_map(FreeMap::withheld);
+        let mut ranges: Vec<BlockRange> = maps().flat_map(FreeMap::iter).chain(withheld).map(range).collect();
         ranges.sort_unstable_by_key(|range| range.start_block);
         ranges
     }

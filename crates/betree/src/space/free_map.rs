@@ -9,6 +9,11 @@ use super::block_range::BlockRange;
 /// gaps a longer search would cost more than the contiguity that it finds.
 const GAPS_SEARCHED_MAX: usize = 32;
 
+/// Of what is withheld, a part is handed out when less than one block in this many is free before it, and
+/// then at least so many blocks.
+const FREE_SHARE: u64 = 8;
+const HANDED_OUT_MIN: u64 = 64;
+
 /// Free ranges in blocks. No two of them touch.
 pub(super) struct FreeMap {
     by_start: BTreeMap<u64, u64>,
@@ -17,13 +22,23 @@ pub(super) struct FreeMap {
     /// Where the last allocation ended.
     cursor: u64,
     free_blocks: u64,
+    first_block: u64,
+    /// Start and length of the free range behind all others, if it is withheld: see
+    /// [`withhold_end`](FreeMap::withhold_end).
+    withheld: (u64, u64),
 }
 
 impl FreeMap {
     /// One gap.
     pub fn new(start: u64, len: u64) -> FreeMap {
-        let mut gaps =
-            FreeMap { by_start: BTreeMap::new(), by_len: BTreeSet::new(), cursor: start, free_blocks: 0 };
+        let mut gaps = FreeMap {
+            by_start: BTreeMap::new(),
+            by_len: BTreeSet::new(),
+            cursor: start,
+            free_blocks: 0,
+            first_block: start,
+            withheld: (0, 0),
+        };
         if len > 0 {
             gaps.insert(start, len);
         }
@@ -31,7 +46,43 @@ impl FreeMap {
     }
 
     pub fn free_blocks(&self) -> u64 {
-        self.free_blocks
+        self.free_blocks + self.withheld.1
+    }
+
+    /// Withholds the last gap: from then on [`hand_out`](FreeMap::hand_out) adds parts of it, from its start,
+    /// to the gaps that allocations see. So what is in use stays near the start.
+    pub fn withhold_end(&mut self) {
+        if let Some((&start, &len)) = self.by_start.last_key_value() {
+            self.remove(start, len);
+            self.withheld = (start, len);
+        }
+    }
+
+    /// Hands out a part of what is withheld if the gaps are short: none has `len` blocks, or all together are
+    /// less than one part in [`FREE_SHARE`] of what was handed out.
+    pub fn hand_out(&mut self, len: u64) {
+        let share = self.withheld.0.saturating_sub(self.first_block) / FREE_SHARE;
+        if self.largest() < len || self.free_blocks < share {
+            self.hand_out_more(len.max(share).max(HANDED_OUT_MIN));
+        }
+    }
+
+    /// Hands out so many blocks of what is withheld, or all of it.
+    pub fn hand_out_more(&mut self, len: u64) {
+        let (start, left) = self.withheld;
+        let more = len.min(left);
+        if more > 0 {
+            self.withheld = (start + more, left - more);
+            self.give_back(start, more);
+        }
+    }
+
+    /// Adds free blocks behind all others.
+    pub fn extend(&mut self, start: u64, len: u64) {
+        match &mut self.withheld {
+            (from, left) if *left > 0 && *from + *left == start => *left += len,
+            _ => self.give_back(start, len),
+        }
     }
 
     /// Where the last allocation ended.
@@ -78,7 +129,12 @@ impl FreeMap {
         }
     }
 
-    /// The ranges (start, length), in order of place.
+    /// The free range that is withheld: start and length.
+    pub fn withheld(&self) -> Option<(u64, u64)> {
+        Some(self.withheld).filter(|(_, len)| *len > 0)
+    }
+
+    /// The ranges (start, length) but for what is withheld, in order of place.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
         self.by_start.iter().map(|(&start, &len)| (start, len))
     }

@@ -118,6 +118,8 @@ impl Store {
         if self.space.note_searched() {
             return false;
         }
+        // Blocks behind those in use may have been allocated ahead.
+        self.space.hand_out_doubted(STEP_BLOCKS_MAX);
         let before_blocks = self.space.backed_blocks();
         for range in self.space.doubted_ranges() {
             let (mut at, end) = (range.start_block * BLOCK, (range.start_block + range.len_blocks) * BLOCK);

@@ -20,10 +20,19 @@ impl Features {
     pub const PAIR_COMPRESSION: u64 = 2;
     /// The bit of `incompat` of a volume in which nodes may have two copies. It stays when none has any more.
     pub const NODE_COPIES: u64 = 4;
+    /// The bit of `incompat` of a volume on a device that ends where its contents end: what the device lacks
+    /// was never written, and reads as zeros.
+    pub const OPEN_ENDED: u64 = 8;
     /// The bits of `ro_compat` that this version knows.
     const RO_COMPAT_KNOWN: u64 = 0;
     /// The bits of `incompat` that this version knows.
-    const INCOMPAT_KNOWN: u64 = Features::KNOWN_DAMAGE | Features::PAIR_COMPRESSION | Features::NODE_COPIES;
+    const INCOMPAT_KNOWN: u64 =
+        Features::KNOWN_DAMAGE | Features::PAIR_COMPRESSION | Features::NODE_COPIES | Features::OPEN_ENDED;
+
+    /// Whether the device may be shorter than the volume.
+    pub(crate) fn is_open_ended(self) -> bool {
+        self.incompat & Features::OPEN_ENDED != 0
+    }
 
     /// The features because of which this version changes nothing.
     pub(crate) fn unknown_ro_compat(self) -> u64 {

@@ -151,6 +151,9 @@ fn choose(found: &[Found]) -> Result<Option<&Superblock>> {
 
 fn refuse_truncated(disk: &Disk, superblock: &Superblock) -> Result<()> {
     let volume_bytes = superblock.volume_bytes;
+    if superblock.features.is_open_ended() {
+        disk.open_end(volume_bytes);
+    }
     if volume_bytes <= disk.len() {
         return Ok(());
     }
@@ -166,6 +169,9 @@ fn refuse_truncated(disk: &Disk, superblock: &Superblock) -> Result<()> {
 pub(crate) fn newest(disk: &Disk) -> Result<(Option<Superblock>, Vec<BadSlot>)> {
     let found = read_all(disk)?;
     let newest = found.iter().filter_map(Found::good).max_by_key(|s| s.generation).cloned();
+    if let Some(open_ended) = newest.as_ref().filter(|superblock| superblock.features.is_open_ended()) {
+        disk.open_end(open_ended.volume_bytes);
+    }
     let bad_slots = all_bad(&found, newest.as_ref().map(|superblock| superblock.generation));
     Ok((newest, bad_slots))
 }

@@ -8,6 +8,9 @@ use seeded::Rng;
 
 use super::*;
 
+/// The most blocks beyond a share that are handed out together.
+const HANDED_OUT_AT_ONCE: u64 = 64;
+
 fn row(start_block: u64, len_blocks: u64) -> Vec<BlockRange> {
     vec![BlockRange { start_block, len_blocks }]
 }
@@ -289,4 +292,35 @@ fn blocks_without_storage_are_free_and_no_extent_gets_them() {
     space.grow(50);
     assert_eq!(numbers(), (150, 34, 116));
     assert_eq!(free_ranges(&space), [(0, 30), (30, 66), (96, 4), (100, 50)]);
+}
+
+#[test]
+fn withheld_blocks_are_free_and_handed_out_from_their_start() {
+    let space = Space::new(10, 10_000);
+    let first = space.claim(vec![BlockRange { start_block: 20, len_blocks: 5 }]).unwrap();
+    space.withhold_end();
+    assert_eq!(space.free_blocks(), 9995);
+    assert_eq!(free_ranges(&space), [(10, 10), (25, 9985)]);
+    let fits = space.allocate(8, 1).unwrap();
+    assert_eq!(fits.parts()[0].start_block, 10);
+    let next = space.allocate(100, 1).unwrap();
+    assert_eq!(next.parts()[0].start_block, 25, "as many as it takes");
+    // One block in eight of those handed out stays free: what was freed there is used before any behind it.
+    drop((first, fits));
+    let mut held = Vec::new();
+    while held.len() < 50 {
+        held.push(space.allocate(10, 1).unwrap());
+    }
+    let end = held.iter().flat_map(|extent| extent.parts()).map(|part| part.start_block + part.len_blocks);
+    let end = end.max().unwrap();
+    assert!(end <= 10 + (600 + 15) * 9 / 7 + HANDED_OUT_AT_ONCE, "{end}");
+    drop(held.split_off(10));
+    let again = space.allocate(300, 1).unwrap();
+    assert!(again.parts()[0].start_block < end);
+    // Blocks that come by growth are withheld too, and all can be had.
+    space.grow(500);
+    let free = space.free_blocks();
+    assert_eq!(free, 10_500 - 100 - 100 - 300);
+    let all = space.allocate(free, usize::MAX).unwrap();
+    assert_eq!((all.len_blocks(), space.free_blocks()), (free, 0));
 }

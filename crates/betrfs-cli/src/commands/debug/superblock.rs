@@ -96,6 +96,7 @@ const INCOMPAT_NAMES: [(u64, &str); 3] = [
     (Features::KNOWN_DAMAGE, "known damage"),
     (Features::PAIR_COMPRESSION, "pairs that ask for a compression"),
     (Features::NODE_COPIES, "nodes with two copies"),
+    (Features::OPEN_ENDED, "an open end"),
 ];
 
 fn dictionaries(superblock: &Superblock) -> impl Iterator<Item = Value> + '_ {
