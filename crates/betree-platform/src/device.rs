@@ -82,6 +82,11 @@ pub trait Device: Send + Sync {
     /// they are.
     fn open_end(&self, _len: u64) {}
 
+    /// Where the contents of an open-ended device end, in bytes; its length, if it is not.
+    fn contents_len(&self) -> u64 {
+        self.len()
+    }
+
     /// Whether a write may find the storage below the device full, as that of a sparse file, and
     /// [`allocate`](Device::allocate) prevents that.
     fn is_sparse(&self) -> bool {

@@ -412,6 +412,13 @@ impl Device for FileDevice {
         self.is_open_ended.load(Ordering::Relaxed)
     }
 
+    fn contents_len(&self) -> u64 {
+        match self.is_open_ended() {
+            true => self.file().and_then(|file| Ok(whole_blocks(file.metadata()?.len()))).unwrap_or(0),
+            false => self.len(),
+        }
+    }
+
     fn open_end(&self, len: u64) {
         if !self.is_block_device() {
             self.len.fetch_max(whole_blocks(len), Ordering::Relaxed);

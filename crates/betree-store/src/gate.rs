@@ -140,6 +140,10 @@ impl Device for Gate {
         self.device.is_open_ended()
     }
 
+    fn contents_len(&self) -> u64 {
+        self.device.contents_len()
+    }
+
     fn open_end(&self, len: u64) {
         self.device.open_end(len);
     }

@@ -112,6 +112,11 @@ impl Disk {
         self.device.is_open_ended()
     }
 
+    /// As [`Device::contents_len`].
+    pub(crate) fn contents_len(&self) -> u64 {
+        self.device.contents_len()
+    }
+
     /// As [`Device::open_end`].
     pub(crate) fn open_end(&self, len: u64) {
         self.device.open_end(len);

@@ -40,6 +40,18 @@ impl Device for Failing {
         self.file.len()
     }
 
+    fn is_open_ended(&self) -> bool {
+        self.file.is_open_ended()
+    }
+
+    fn contents_len(&self) -> u64 {
+        self.file.contents_len()
+    }
+
+    fn open_end(&self, len: u64) {
+        self.file.open_end(len);
+    }
+
     fn seeks(&self) -> bool {
         self.file.seeks()
     }

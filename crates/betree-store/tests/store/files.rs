@@ -80,6 +80,9 @@ fn an_empty_file_becomes_a_store() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 
+/// The log of a store with the least cache, without the superblocks before it.
+const LOG_BYTES: u64 = 8 << 20;
+
 /// The size of a file as `ls -l` shows it, and the bytes that it takes.
 fn sizes(path: &Path) -> (u64, u64) {
     let found = fs::metadata(path).unwrap();
@@ -192,20 +195,31 @@ fn a_file_that_was_cut_short_is_refused_and_opens_again_once_it_is_whole() {
     filled(&store, "d", (0..3000).map(|i| format!("{i:05}")));
     store.close().unwrap();
     let whole = fs::metadata(&path).unwrap().len();
-    // Behind everything that was written.
-    for bytes in [whole - 1, whole - 4096] {
-        cut(&path, bytes);
-        for opened in [options().open(&path), options().read_only(true).open(&path)] {
-            assert!(matches!(opened, Err(Error::NotAStore { .. })), "{bytes}: {opened:?}");
-        }
-        assert_eq!(fs::metadata(&path).unwrap().len(), bytes);
-        cut(&path, whole);
-        let store = options().open(&path).unwrap();
-        assert_eq!(store.open_dict("d").unwrap().iter().count(), 3000);
+    let all_there = |store: Store| {
+        assert_eq!(store.open_dict("d").unwrap().iter().map(Result::unwrap).count(), 3000);
+        assert_eq!(store.check().unwrap(), []);
         store.close().unwrap();
+    };
+    let contents = fs::read(&path).unwrap();
+    let mut refused = 0;
+    for bytes in (LOG_BYTES..whole).step_by(4096).chain([whole - 1]) {
+        cut(&path, bytes);
+        match options().read_only(true).open(&path) {
+            // Nothing was stored in what is gone.
+            Ok(store) => all_there(store),
+            Err(Error::NotAStore { why, .. }) => {
+                assert!(why.contains("truncated"), "{why}");
+                assert_eq!(fs::metadata(&path).unwrap().len(), bytes);
+                refused += 1;
+            }
+            Err(error) => panic!("{bytes}: {error:?}"),
+        }
+        fs::write(&path, &contents).unwrap();
     }
+    assert!(refused > 5, "{refused} refused");
+    all_there(options().open(&path).unwrap());
     // What is gone cannot come back; nor is it made again in its place.
-    for bytes in [9 << 20, 1 << 20, 100_000, 4096, 1] {
+    for bytes in [LOG_BYTES, 1 << 20, 100_000, 4096, 1] {
         cut(&path, bytes);
         let opened = options().open(&path);
         assert!(matches!(opened, Err(Error::NotAStore { .. })), "{bytes}: {opened:?}");

@@ -49,6 +49,17 @@ pub(crate) fn log_area(superblock: &Superblock) -> LogArea {
     LogArea { offset: superblock.log_offset, len: superblock.geometry.log_bytes }
 }
 
+/// Says of what lies behind the end of an open-ended device that this was cut short.
+fn cut_short(disk: &Disk, error: Error) -> Error {
+    let device_bytes = disk.contents_len();
+    match error {
+        Error::Corrupt { offset, len, .. } if disk.is_open_ended() && offset >= device_bytes => {
+            Error::Truncated { volume_bytes: offset.saturating_add(len), device_bytes }
+        }
+        error => error,
+    }
+}
+
 pub(crate) fn space_of(superblock: &Superblock) -> Arc<Space> {
     let first = (superblock.log_offset + superblock.geometry.log_bytes) / BLOCK;
     Space::new(first, superblock.volume_bytes / BLOCK - first)
@@ -129,7 +140,8 @@ impl Env {
                 Ok(())
             }
             None => Err(page.error),
-        })?;
+        })
+        .map_err(|error| cut_short(&disk, error))?;
         if let Some(find_pages) = find_pages.as_mut().filter(|_| !lost_pages.is_empty()) {
             find_pages(&disk, &space, &superblock, lost_pages, &mut read)?;
         }
@@ -142,7 +154,11 @@ impl Env {
             slots::store(&disk, &superblock)?;
         }
         if superblock.features.is_open_ended() {
-            space.withhold_end();
+            let volume_bytes = space.withhold_end() * BLOCK;
+            let device_bytes = disk.contents_len();
+            if device_bytes < volume_bytes {
+                return Err(Error::Truncated { volume_bytes, device_bytes });
+            }
         }
         if disk.is_sparse() && !for_reading {
             space.doubt_backing();

@@ -228,9 +228,9 @@ impl Space {
 
     /// Hands free blocks at the end out only as the others get short: for a device that ends where its
     /// contents end. After the last [`claim`](Space::claim), and before
-    /// [`doubt_backing`](Space::doubt_backing).
-    pub(crate) fn withhold_end(&self) {
-        self.blocks.lock().free.withhold_end();
+    /// [`doubt_backing`](Space::doubt_backing). Returns the first of these blocks.
+    pub(crate) fn withhold_end(&self) -> u64 {
+        self.blocks.lock().free.withhold_end(self.end_block())
     }
 
     /// Treats all free blocks, and those to come by growth and discards, as such for which the device may

@@ -49,13 +49,17 @@ impl FreeMap {
         self.free_blocks + self.withheld.1
     }
 
-    /// Withholds the last gap: from then on [`hand_out`](FreeMap::hand_out) adds parts of it, from its start,
-    /// to the gaps that allocations see. So what is in use stays near the start.
-    pub fn withhold_end(&mut self) {
-        if let Some((&start, &len)) = self.by_start.last_key_value() {
-            self.remove(start, len);
-            self.withheld = (start, len);
+    /// Withholds the gap before `end`, where the space ends: from then on [`hand_out`](FreeMap::hand_out)
+    /// adds parts of it, from its start, to the gaps that allocations see. So what is in use stays near the
+    /// start. Returns where the gap begins: all that is in use lies before.
+    pub fn withhold_end(&mut self, end: u64) -> u64 {
+        let Some((&start, &len)) = self.by_start.last_key_value() else { return end };
+        if start + len != end {
+            return end;
         }
+        self.remove(start, len);
+        self.withheld = (start, len);
+        start
     }
 
     /// Hands out a part of what is withheld if the gaps are short: none has `len` blocks, or all together are

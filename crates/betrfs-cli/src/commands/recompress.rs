@@ -133,6 +133,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
             }
             checkpoint(&tops);
             let after = count(Telling::None)?;
+            // A count that was interrupted has not seen all.
+            if is_interrupted.load(Ordering::Relaxed) {
+                break;
+            }
             document.stored_after_bytes = Some(after.stored_bytes);
             if written.written_bytes == 0 || after.left_to_write(what) == 0 {
                 break;

@@ -55,7 +55,7 @@ fn a_volume_of_another_version_is_reported_as_such() {
         (8, 5, "older format version 5"),
         (8, 5, "copy its contents to a new volume"),
         (8, 7, "format version 7"),
-        (520, 8, "incompatible features that this version does not know: 3 (bits 0x8)"),
+        (520, 16, "incompatible features that this version does not know: 4 (bits 0x10)"),
         (512, 2, "features that this version does not know, 1 (bits 0x2), and may only be read"),
     ] {
         let sound = fs::read(&path).unwrap();

@@ -103,6 +103,18 @@ impl<D: Device> Device for SlowDevice<D> {
         self.0.allocate(offset, len)
     }
 
+    fn is_open_ended(&self) -> bool {
+        self.0.is_open_ended()
+    }
+
+    fn contents_len(&self) -> u64 {
+        self.0.contents_len()
+    }
+
+    fn open_end(&self, len: u64) {
+        self.0.open_end(len);
+    }
+
     fn next_allocated(&self, offset: u64, len: u64) -> Option<(u64, u64)> {
         self.0.next_allocated(offset, len)
     }

@@ -92,7 +92,7 @@ fn superblock_json(superblock: &Superblock) -> Value {
     })
 }
 
-const INCOMPAT_NAMES: [(u64, &str); 3] = [
+const INCOMPAT_NAMES: [(u64, &str); 4] = [
     (Features::KNOWN_DAMAGE, "known damage"),
     (Features::PAIR_COMPRESSION, "pairs that ask for a compression"),
     (Features::NODE_COPIES, "nodes with two copies"),
