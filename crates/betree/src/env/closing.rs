@@ -47,6 +47,7 @@ impl Env {
     }
 
     fn close_uncounted(&self) -> Result<()> {
+        self.give_back_to_full_device()?;
         {
             let mut commit = self.commit.lock();
             match commit.end {
@@ -72,6 +73,27 @@ impl Env {
         }
         self.commit.lock().end = End::Done;
         self.engine.store.disk.refuse_from_now_on("the volume was abandoned");
+    }
+}
+
+impl Env {
+    /// Where the disk below the device is full: carries out the deletes, so that what they free is that
+    /// disk's also if the volume is not opened again soon.
+    fn give_back_to_full_device(&self) -> Result<()> {
+        let is_full = self.engine.store.disk.health.is_device_full();
+        if !is_full || self.is_frozen() || self.writable_now().is_err() {
+            return Ok(());
+        }
+        // A drain that was begun in the background has taken note of deletes and not carried them out yet.
+        let is_under_way = self.reclaiming.lock().is_some();
+        if !is_under_way && !self.engine.room().wants_deletes_back() {
+            return Ok(());
+        }
+        match self.give_space_back(&|| false) {
+            // The close is worth more than the room.
+            Err(error) if error.is_want_of_space() => Ok(()),
+            done => done,
+        }
     }
 }
 
