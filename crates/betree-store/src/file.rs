@@ -1,8 +1,8 @@
 //! The file of a store: how it is found or made, and in which shape.
 //!
 //! The volume of the engine has from the beginning the size that a store may ever have. The file is
-//! open-ended ([`Device::open_end`]): it ends behind the last block that was ever written, which are handed
-//! out from the start. Within it is sparse: what was freed takes no room.
+//! open-ended ([`Device::open_end`]): it ends behind the last block that was ever written, and blocks are
+//! handed out from its start. It is sparse: what was freed takes no room.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,10 @@
 //! A store on a real disk that fills up: a tmpfs, which takes the right to mount.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use betree::{Batch, DictId, Env, Geometry, Options, Replace};
+use betree_std::FileDevice;
 use betree_store::{Dict, Error, Store};
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -140,6 +143,37 @@ fn a_disk_without_a_free_byte_is_left_by_deletes() {
     (0..100).for_each(|key| put(&dict, 2, key).unwrap());
     assert_eq!(store.check().unwrap(), []);
     store.close().unwrap();
+}
+
+/// Without threads, one of which may carry the deletes out first.
+#[test]
+fn a_close_on_a_full_disk_gives_the_room_of_deletes_back() {
+    const D: DictId = DictId(0);
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::of_size(&folder.path().join("disk"), "48M");
+    let device = Arc::new(FileDevice::create(&disk.0.join("volume"), 256 << 20).unwrap());
+    let geometry =
+        Geometry { node_bytes: 64 << 10, basement_bytes: 4096, fanout_max: 16, log_bytes: 4 << 20, dicts: 1 };
+    Env::format(device.clone(), &geometry, [7; 16]).unwrap();
+    let mut options = Options::new(1 << 20, Arc::new(Replace));
+    options.discard = true;
+    let env = Env::open(device, options).unwrap();
+    let put = |key: u32| -> betree::Result<()> {
+        let mut batch = Batch::new();
+        batch.put(D, &key.to_be_bytes(), &value(1, key));
+        env.throttle(batch.bytes())?;
+        env.commit(&batch)?;
+        while env.run_due_work()? {}
+        Ok(())
+    };
+    (0..600).for_each(|key| put(key).unwrap());
+    fill(&disk);
+    (600..10_000).find(|key| put(*key).is_err()).unwrap();
+    let mut batch = Batch::new();
+    (0..500u32).for_each(|key| batch.delete(D, &key.to_be_bytes()));
+    env.commit(&batch).unwrap();
+    env.close().unwrap();
+    assert!(free_bytes(&disk) > 4 << 20, "{} bytes came back", free_bytes(&disk));
 }
 
 fn read(view: &betree_store::View, round: u64, keys: u32) -> betree_store::Result<()> {

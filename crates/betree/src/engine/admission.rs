@@ -347,11 +347,6 @@ impl Room<'_> {
         self.is_far_from_full(wanted) || self.free_bytes() >= self.owed_bytes().saturating_add(wanted)
     }
 
-    /// Whether less is free than the reserve.
-    pub fn is_below_reserve(&self) -> bool {
-        self.free_bytes() < self.reserve_bytes()
-    }
-
     /// Whether free space is within twice the reserve.
     fn is_short(&self) -> bool {
         let reserve = self.reserve_bytes();

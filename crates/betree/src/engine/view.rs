@@ -161,7 +161,7 @@ impl Engine {
 
     /// Ends views, the oldest first, while less is free than the reserve.
     pub fn end_views_if_short(&self) {
-        while self.room().is_below_reserve() && self.end_oldest_view() {}
+        while self.room().free_bytes() < self.room().reserve_bytes() && self.end_oldest_view() {}
     }
 
     /// Writes versions that only views see, the largest first, while they take too much memory. Nothing on

@@ -36,9 +36,6 @@ impl Env {
         }
         self.engine.freeze(false);
         self.engine.evict_headers();
-        if self.grow_if_below_reserve()? {
-            return Ok(true);
-        }
         self.engine.end_views_if_short();
         if self.engine.spill_old_versions()? {
             return Ok(true);

@@ -198,19 +198,6 @@ impl Env {
         Ok(true)
     }
 
-    /// For background work: lets the volume grow where less is free than the reserve, before views have to
-    /// end. Whether it has grown.
-    ///
-    /// # Errors
-    /// Those of [`checkpoint`](Env::checkpoint).
-    pub(super) fn grow_if_below_reserve(&self) -> Result<bool> {
-        let has_room = || !self.engine.room().is_below_reserve();
-        if has_room() || self.next_size(self.volume_bytes()).is_none() {
-            return Ok(false);
-        }
-        self.grow_a_step(has_room)
-    }
-
     /// The size of a volume of this size after its next step, if it may grow by itself.
     fn next_size(&self, has_bytes: u64) -> Option<u64> {
         let step_bytes = (has_bytes / STEP_SHARE).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX);
