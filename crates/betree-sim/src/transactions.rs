@@ -60,10 +60,7 @@ impl Part {
     fn holds(&self, dict: DictId, key: &[u8]) -> bool {
         match self {
             Part::Key(id, own) => *id == dict && own == key,
-            // A conflict of a range names the place where it begins.
-            Part::Range(id, lo, hi) => {
-                *id == dict && (!lo.is_above(key) || lo.bytes() == key) && hi.is_above(key)
-            }
+            Part::Range(id, lo, hi) => *id == dict && !lo.is_above(key) && hi.is_above(key),
         }
     }
 }
@@ -426,6 +423,13 @@ impl ModelTransaction {
     /// a conflict although nothing differs and nothing was committed since, or one outside of what it depends
     /// on.
     pub fn commit(self, now: &ModelEnv, is_alone: bool) -> Result<bool, Failure> {
+        // Renames may have brought all back to its place, over what was changed there meanwhile: the engine then
+        // has nothing to commit.
+        let has_ranges = self.own.iter().any(|own| !matches!(own, Own::Edit(_)));
+        let changes = match has_ranges {
+            true => self.seen != self.at_begin || !self.changes_of(now).is_empty(),
+            false => !self.own.is_empty(),
+        };
         let mut parts = match self.isolation {
             Isolation::Snapshot => self.writes,
             Isolation::Serializable => self.reads,
@@ -433,8 +437,6 @@ impl ModelTransaction {
         parts.extend(self.sources);
         let (then, now) = (self.at_begin.seen_at(self.time_ns), now.seen_at(self.time_ns));
         let differs = parts.iter().any(|part| part.pairs(&then) != part.pairs(&now));
-        // Without other changes, clones may have brought all back to its place.
-        let changes = self.own.iter().any(|own| matches!(own, Own::Edit(_))) || self.seen != self.at_begin;
         match self.transaction.commit()? {
             Outcome::Committed(_) if differs && changes => {
                 wrong(format!("a transaction of {:?} committed over a change", self.isolation))

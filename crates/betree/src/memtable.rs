@@ -262,7 +262,8 @@ pub(crate) trait ChangeSource {
     /// The number of the newest change of a key, if there is one.
     fn newest_msn(&self, key: &[u8]) -> Option<Msn>;
 
-    /// A change in `[lo, hi)` newer than `since`: its key, or the beginning of its range, and its number.
+    /// A change in `[lo, hi)` newer than `since`: its key, or the first that its range can hold there, and its
+    /// number.
     fn newer_within(&self, lo: &Cut, hi: &Cut, since: Msn) -> Option<(Vec<u8>, Msn)>;
 }
 
@@ -284,14 +285,14 @@ impl ChangeSource for Memtable {
             .find_map(|(key, chain)| Some((key.to_vec(), chain.newest_msn().filter(|msn| *msn > since)?)));
         point.or_else(|| {
             let ranges = self.ranges.newest().within(lo, hi);
-            let range = ranges.into_iter().find(|range| range.msn > since)?;
-            Some((range.lo.bytes().to_vec(), range.msn))
+            let mut newer = ranges.into_iter().filter(|range| range.msn > since);
+            newer.find_map(|range| Some((key_bounds(&range.lo, &range.hi)?.0, range.msn)))
         })
     }
 }
 
 /// The first key of a range and the first one behind it, if there is one; `None` if no key can lie in it.
-fn key_bounds(lo: &Cut, hi: &Cut) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+pub(crate) fn key_bounds(lo: &Cut, hi: &Cut) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let (from, to) = (lo.first_key_behind()?, hi.first_key_behind());
     to.as_ref().is_none_or(|to| *to > from).then_some((from, to))
 }

@@ -13,8 +13,6 @@ use crate::other_syncs;
 use crate::perform::Answer;
 use crate::world::World;
 
-const SET_ID: u16 = 0o6000;
-
 /// What should come of an operation.
 struct Right {
     /// The state that it leaves if it succeeds.
@@ -89,8 +87,9 @@ impl World {
         };
         let Ok(Spot::Object(id)) = self.past.latest().resolve(at) else { return None };
         let object = self.past.latest().object(id);
-        let has_any = object.file_type() == FileType::Regular && object.perm & SET_ID != 0;
-        has_any.then_some((at, sets_aside && object.gid != PLAIN_USER))
+        let outside_group = sets_aside && object.gid != PLAIN_USER;
+        let loses_any = object.file_type() == FileType::Regular && object.loses_set_id(outside_group);
+        loses_any.then_some((at, outside_group))
     }
 
     /// Does a part of an operation; returns whether it succeeded.

@@ -61,7 +61,7 @@ pub enum Outcome {
 pub struct Conflict {
     /// The dictionary.
     pub dict: DictId,
-    /// The key, or the place where the changed range begins.
+    /// The key, or the first that the changed range can hold.
     pub key: Vec<u8>,
     /// The number of the other change, or of one behind it.
     pub by: u64,

@@ -18,7 +18,7 @@ pub(crate) struct Footprint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Newer {
     pub dict: DictId,
-    /// The changed key, or the place where a changed range begins.
+    /// The changed key, or the first that a changed range can hold.
     pub key: Vec<u8>,
     pub msn: Msn,
 }

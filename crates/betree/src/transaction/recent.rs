@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::{Footprint, Newer};
 use crate::key::Cut;
-use crate::memtable::{ChangeSource, Memtable};
+use crate::memtable::{ChangeSource, Memtable, key_bounds};
 use crate::message::{Msn, RangeDelete};
 use crate::planted::{self, Bug};
 use crate::settings::DictId;
@@ -73,10 +73,9 @@ impl ChangeSource for Changed {
         let within = self.first_behind(lo)..self.first_behind(hi).min(self.ends.len());
         let mut points = within.filter_map(|at| Some((at, self.ends.get(at)?.1)));
         let point = points.find(|(_, msn)| *msn > since).map(|(at, msn)| (self.key(at).to_vec(), msn));
-        let mut ranges = self.ranges.iter().filter_map(|range| range.clip(lo, hi));
-        let range =
-            || ranges.find(|range| range.msn > since).map(|range| (range.lo.bytes().to_vec(), range.msn));
-        point.or_else(range)
+        let ranges = self.ranges.iter().filter_map(|range| range.clip(lo, hi));
+        let mut newer = ranges.filter(|range| range.msn > since);
+        point.or_else(|| newer.find_map(|range| Some((key_bounds(&range.lo, &range.hi)?.0, range.msn))))
     }
 }
 

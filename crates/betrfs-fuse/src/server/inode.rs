@@ -4,8 +4,9 @@ use betrfs::{Attr, FileType, Finished, InodeId, SetAttr, StatFs};
 
 use super::{Answer, Caller, IntoAnswer, Server};
 
-/// The set-user-id and the set-group-id bit.
-const SET_ID: u16 = 0o6000;
+const SET_USER_ID: u16 = 0o4000;
+const SET_GROUP_ID: u16 = 0o2000;
+const GROUP_EXECUTE: u16 = 0o0010;
 
 impl Server {
     /// GETATTR
@@ -28,13 +29,17 @@ impl Server {
         may_stay: impl FnOnce() -> bool,
     ) -> Answer<bool> {
         let before = self.getattr(node)?;
-        if before.file_type != FileType::Regular || before.perm & SET_ID == 0 || may_stay() {
+        let has = |bits: u16| before.perm & bits == bits;
+        if before.file_type != FileType::Regular || !has(SET_USER_ID) && !has(SET_GROUP_ID) || may_stay() {
             return Ok(false);
         }
         let outside_group = caller.is_outside_group(&before);
-        let after =
-            self.setattr(node, &SetAttr { kill_set_id: true, outside_group, ..SetAttr::default() })?;
-        Ok(after.perm != before.perm)
+        // Where no bit goes, nothing changes: not the ctime either, of which the kernel would know nothing.
+        if !has(SET_USER_ID) && !has(SET_GROUP_ID | GROUP_EXECUTE) && !outside_group {
+            return Ok(false);
+        }
+        self.setattr(node, &SetAttr { kill_set_id: true, outside_group, ..SetAttr::default() })?;
+        Ok(true)
     }
 
     /// READLINK

@@ -221,6 +221,11 @@ impl Object {
         }
     }
 
+    /// Whether it has set-id bits that [`kill_set_id`](Object::kill_set_id) clears.
+    pub fn loses_set_id(&self, outside_group: bool) -> bool {
+        self.perm & 0o4000 != 0 || self.perm & 0o2000 != 0 && (outside_group || self.perm & 0o0010 != 0)
+    }
+
     /// Drops a program's capabilities, as each change of the contents does.
     pub fn drop_capabilities(&mut self) {
         self.xattrs.remove(&b"security.capability"[..]);

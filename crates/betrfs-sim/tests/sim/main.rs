@@ -7,6 +7,7 @@ mod hostile_requests;
 #[cfg(feature = "planted-bugs")]
 mod protocol_canaries;
 mod protocol_histories;
+mod recorded_seeds;
 #[cfg(feature = "planted-bugs")]
 mod volume_canaries;
 mod volume_faults;
