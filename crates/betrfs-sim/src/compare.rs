@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use betrfs::Attr;
 
-use crate::model::{Body, ObjectId, ROOT, State, Values};
+use crate::model::{Body, Contents, ObjectId, ROOT, State, Values};
 use crate::tree::{Found, FoundEntry};
 
 /// A time of creation that is not told: most replies of a mount lack it.
@@ -202,9 +202,10 @@ pub fn compare_attr(state: &State, id: ObjectId, found: &Attr) -> Result<(), Str
     if found.size != object.size() {
         return differs("size", &found.size, &object.size());
     }
-    let blocks = object.contents().map_or(0, |contents| contents.blocks_512());
-    if found.blocks_512 != blocks {
-        return differs("number of blocks of 512 bytes", &found.blocks_512, &blocks);
+    let may_show = |contents: &Contents| contents.may_show_512(found.blocks_512);
+    if !object.contents().map_or(found.blocks_512 == 0, may_show) {
+        let right = object.contents().map(Contents::blocks_512);
+        return differs("number of blocks of 512 bytes", &found.blocks_512, &right);
     }
     let crtime_ns = if found.crtime_ns == NOT_TOLD_NS { NOT_TOLD_NS } else { object.crtime_ns };
     let times = (found.mtime_ns, found.ctime_ns, found.crtime_ns);

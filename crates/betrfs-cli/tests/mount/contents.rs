@@ -127,6 +127,24 @@ fn fallocate_allocates_punches_and_zeroes() {
     assert_eq!(collapse, Err(Errno::OPNOTSUPP));
 }
 
+/// `stat` counts every block that an unaligned allocation touches (generic/568 of xfstests).
+#[test]
+fn allocated_blocks_are_in_use() {
+    let mounted = Mounted::new();
+    let file = read_write(&mounted, "f");
+    let bytes_in_use = || file.metadata().unwrap().blocks() * 512;
+    fallocate(&file, FallocateFlags::empty(), 2048, 4096).unwrap();
+    assert_eq!((file.metadata().unwrap().len(), bytes_in_use()), (6144, 8192));
+    fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 1 << 20).unwrap();
+    assert_eq!(bytes_in_use(), 1 << 20);
+    file.write_all_at(&[7; 10_000], 0).unwrap();
+    file.sync_all().unwrap();
+    assert!(bytes_in_use().abs_diff(1 << 20) < 4096, "{} bytes", bytes_in_use());
+    fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 1 << 20).unwrap();
+    file.set_len(0).unwrap();
+    assert_eq!(bytes_in_use(), 0);
+}
+
 #[test]
 fn data_and_holes_are_found() {
     use rustix::fs::{SeekFrom, seek};

@@ -9,7 +9,7 @@ use super::perform::{attr_of, time_ns};
 use betrfs::{InodeId, SNAPSHOTS_NAME};
 
 use crate::compare::Inos;
-use crate::model::{ObjectId, ROOT, Spot, Standing, State};
+use crate::model::{Contents, ObjectId, ROOT, Spot, Standing, State};
 
 impl Kernel {
     /// Compares what the kernel remembers with a state.
@@ -89,10 +89,12 @@ impl Kernel {
         if is_known(stale::SIZE) && attr.size != object.size() {
             return differs("size", attr.size.to_string(), object.size().to_string());
         }
-        let blocks = object.contents().map_or(0, |contents| contents.blocks_512());
-        let (modified, right) = ((attr.blocks_512, attr.mtime_ns), (blocks, object.mtime_ns));
-        if is_known(stale::MODIFIED) && modified != right {
-            return differs("(blocks, mtime)", format!("{modified:?}"), format!("{right:?}"));
+        let may_show = |contents: &Contents| contents.may_show_512(attr.blocks_512);
+        let has_blocks = object.contents().map_or(attr.blocks_512 == 0, may_show);
+        if is_known(stale::MODIFIED) && !(has_blocks && attr.mtime_ns == object.mtime_ns) {
+            let blocks = object.contents().map(Contents::blocks_512);
+            let (is, right) = ((attr.blocks_512, attr.mtime_ns), (blocks, object.mtime_ns));
+            return differs("(blocks, mtime)", format!("{is:?}"), format!("{right:?}"));
         }
         if is_known(stale::CTIME) && attr.ctime_ns != object.ctime_ns {
             return differs("ctime", attr.ctime_ns.to_string(), object.ctime_ns.to_string());

@@ -12,6 +12,9 @@ const BLOCK: u64 = 4096;
 pub struct Contents {
     bytes: Arc<Vec<u8>>,
     stored: Arc<BTreeSet<u64>>,
+    /// The most units of 512 bytes for which room may be set aside. A volume that is opened anew has set none
+    /// aside.
+    aside_512_max: u64,
 }
 
 impl Contents {
@@ -35,6 +38,17 @@ impl Contents {
     pub fn blocks_512(&self) -> u64 {
         let stored = self.stored.len() as u64 * (BLOCK / 512);
         stored.clamp(u64::from(self.size() > 0), self.size().div_ceil(512))
+    }
+
+    /// Whether a file with these contents may show so many units of 512 bytes in use: those of its blocks that
+    /// are stored, and of those with room set aside.
+    pub fn may_show_512(&self, shown: u64) -> bool {
+        let stored = self.blocks_512();
+        if self.aside_512_max == 0 {
+            return shown == stored;
+        }
+        let least = if self.stored.is_empty() { 0 } else { stored };
+        (least..=stored + self.aside_512_max).contains(&shown)
     }
 
     /// Writes bytes at an offset.
@@ -62,6 +76,10 @@ impl Contents {
             FallocateMode::PunchHole => (true, false),
             FallocateMode::Zero { keep_size } => (true, !keep_size),
         };
+        if mode != FallocateMode::PunchHole {
+            // The range may begin and end within blocks.
+            self.aside_512_max += (len / BLOCK + 2) * (BLOCK / 512);
+        }
         let (size, end) = (self.size(), offset + len);
         let punches = zeroes && offset < size;
         if punches {

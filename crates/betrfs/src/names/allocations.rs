@@ -7,11 +7,12 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 
-use betree_platform::sync::Mutex;
+use betree_platform::sync::RwLock;
 use betree_platform::sync::atomic::AtomicUsize;
 use hashbrown::HashMap;
 
 use crate::names::Inode;
+use crate::schema::Record;
 use crate::schema::block::BLOCK;
 use crate::types::InodeId;
 
@@ -21,7 +22,7 @@ const STRETCHES_MAX: usize = 1 << 16;
 /// The allocations of a volume. Those of a file are changed under the lock of the file's state.
 #[derive(Default)]
 pub(crate) struct Allocations {
-    files: Mutex<HashMap<InodeId, Allocation>>,
+    files: RwLock<HashMap<InodeId, Allocation>>,
     /// Number of stretches: if it is 0, nothing is looked up.
     stretches: AtomicUsize,
 }
@@ -41,7 +42,7 @@ struct Stretches(BTreeMap<u64, u64>);
 impl Allocations {
     /// The parts of these blocks without room set aside for the file.
     pub fn missing(&self, id: InodeId, blocks: &[Range<u64>]) -> Vec<Range<u64>> {
-        match self.files.lock().get(&id) {
+        match self.files.read().get(&id) {
             None => blocks.to_vec(),
             Some(allocate_ahead) => {
                 blocks.iter().flat_map(|blocks| allocate_ahead.blocks.missing(blocks)).collect()
@@ -52,7 +53,7 @@ impl Allocations {
     /// Adds blocks without room set aside, for a range that ends at the byte `end`. Returns `false`, and adds
     /// nothing, if there are too many stretches.
     pub fn add(&self, inode: &Arc<Inode>, blocks: &[Range<u64>], end: u64) -> bool {
-        let mut files = self.files.lock();
+        let mut files = self.files.write();
         if self.stretches.load(Relaxed).saturating_add(blocks.len()) > STRETCHES_MAX {
             return false;
         }
@@ -75,13 +76,24 @@ impl Allocations {
         if self.stretches.load(Relaxed) == 0 {
             return 0;
         }
-        self.files.lock().get(&id).map_or(0, |allocate_ahead| allocate_ahead.blocks.count(blocks))
+        self.files.read().get(&id).map_or(0, |allocate_ahead| allocate_ahead.blocks.count(blocks))
+    }
+
+    /// Number of a file's blocks with room set aside that are not stored, not even in part.
+    pub fn not_stored(&self, id: InodeId, record: &Record) -> u64 {
+        if self.stretches.load(Relaxed) == 0 {
+            return 0;
+        }
+        let files = self.files.read();
+        let Some(Allocation { blocks, .. }) = files.get(&id) else { return 0 };
+        let stored = record.stored_blocks().map(|stored| blocks.count(&stored)).sum();
+        blocks.count(&(0..u64::MAX)).saturating_sub(stored)
     }
 
     /// Of the blocks that a write of the bytes `[from, end)` touches, those without later writes to come: the
     /// ones it fills, and the last one if the write reaches the end of the allocated range.
     pub fn filled(&self, id: InodeId, from: u64, end: u64) -> Range<u64> {
-        let is_last = self.files.lock().get(&id).is_some_and(|allocate_ahead| allocate_ahead.end <= end);
+        let is_last = self.files.read().get(&id).is_some_and(|allocate_ahead| allocate_ahead.end <= end);
         from / BLOCK..if is_last { end.div_ceil(BLOCK) } else { end / BLOCK }
     }
 
@@ -91,7 +103,7 @@ impl Allocations {
         if self.stretches.load(Relaxed) == 0 {
             return 0;
         }
-        let mut files = self.files.lock();
+        let mut files = self.files.write();
         let Some(allocate_ahead) = files.get_mut(&id) else { return 0 };
         let may_split = self.stretches.load(Relaxed) < STRETCHES_MAX;
         let before = allocate_ahead.blocks.0.len();
@@ -179,7 +191,6 @@ mod tests {
 
     use super::*;
     use crate::names::Place;
-    use crate::schema::Record;
     use crate::types::FileType;
 
     fn file(id: u64) -> Arc<Inode> {
@@ -231,6 +242,23 @@ mod tests {
         assert!(!allocations.add(&file(8), from_ref(&(0..1)), 1));
         allocations.end(inode.id, &(0..u64::MAX));
         assert_eq!((allocations.stretches.load(Relaxed), Arc::strong_count(&inode)), (0, 1));
+    }
+
+    #[test]
+    fn blocks_set_aside_and_stored_count_once() {
+        let (allocations, inode) = (Allocations::default(), file(7));
+        let mut record = Record::new(FileType::Regular, 0o644, 7, 0);
+        assert_eq!(allocations.not_stored(inode.id, &record), 0);
+        assert!(allocations.add(&inode, from_ref(&(0..3)), 12_288));
+        assert!(allocations.add(&inode, from_ref(&(5..9)), 40_000));
+        assert_eq!(allocations.not_stored(inode.id, &record), 7);
+        record.size = 40_000;
+        assert_eq!(allocations.not_stored(inode.id, &record), 0, "a file without holes");
+        record.make_sparse().remove(2, 6);
+        assert_eq!(allocations.not_stored(inode.id, &record), 2);
+        allocations.end(inode.id, &(0..3));
+        assert_eq!(allocations.not_stored(inode.id, &record), 1);
+        assert_eq!(allocations.not_stored(file(8).id, &record), 0);
     }
 
     #[test]

@@ -12,7 +12,8 @@ use super::namespace::Exclusive;
 use super::quota::MayCount;
 use crate::error::{Error, Result};
 use crate::names::open_below::OpenBelow;
-use crate::names::{ChangeEpoch, Counter, CountingAbove, Directory, Recorded};
+use crate::names::{Allocations, ChangeEpoch, Counter, CountingAbove, Directory, Recorded};
+use crate::schema::block::BLOCK;
 use crate::schema::{Record, key};
 use crate::types::{Attr, Entry, InodeId};
 
@@ -391,10 +392,14 @@ impl Inode {
     }
 
     /// Counts a lookup and returns its result.
-    pub fn looked_up(&self) -> Entry {
+    pub fn looked_up(&self, allocations: &Allocations) -> Entry {
         self.lookups.fetch_add(1, Relaxed);
         let state = self.state.read();
-        Entry { node: self.id, generation: self.generation(&state.record), attr: self.attr(&state.record) }
+        Entry {
+            node: self.id,
+            generation: self.generation(&state.record),
+            attr: self.attr(&state.record, allocations),
+        }
     }
 
     /// The generation of its identity. Numbers are given once; but a crash may lose a file together with the
@@ -413,8 +418,12 @@ impl Inode {
         record.rare().generation ^ mixed as u32 ^ (self.id.0 ^ self.ino) as u32
     }
 
-    /// Its attributes.
-    pub fn attr(&self, record: &Record) -> Attr {
+    /// Its attributes. Its blocks are those that are stored, and those with room set aside.
+    pub fn attr(&self, record: &Record, allocations: &Allocations) -> Attr {
+        let blocks_512 = match allocations.not_stored(self.id, record) {
+            0 => record.units_512(),
+            aside => record.stored_512().saturating_add(aside.saturating_mul(BLOCK / 512)),
+        };
         let nlink = if record.is_dir() && record.nlink > 0 {
             u32::try_from(record.subdirs.saturating_add(2)).unwrap_or(u32::MAX)
         } else {
@@ -429,7 +438,7 @@ impl Inode {
             gid: record.gid,
             rdev: record.rdev,
             size: record.size,
-            blocks_512: record.units_512(),
+            blocks_512,
             atime_ns: self.atime_ns.load(Relaxed),
             mtime_ns: record.mtime_ns,
             ctime_ns: record.ctime_ns,

@@ -6,6 +6,7 @@ mod properties;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use betree::TaggedTail;
 
@@ -239,16 +240,25 @@ impl Record {
         fits
     }
 
+    /// The stretches of blocks that are stored, with some holes between them if there are very many.
+    pub fn stored_blocks(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let dense = self.extents().is_none().then(|| 0..self.size.div_ceil(BLOCK));
+        let sparse = self.extents().into_iter().flat_map(Extents::spans);
+        dense.into_iter().chain(sparse.map(|(first, span)| first..first.saturating_add(span)))
+    }
+
     /// Number of units of 512 bytes that a file takes. For a sparse file with a size it is not 0: bytes
     /// written to a mapping may not have arrived yet, and archivers would skip the file.
     pub fn units_512(&self) -> u64 {
         match self.file_type {
-            FileType::Regular => {
-                let units = self.blocks().saturating_mul(BLOCK / 512);
-                units.clamp(u64::from(self.size > 0), self.size.div_ceil(512))
-            }
+            FileType::Regular => self.stored_512().max(u64::from(self.size > 0)),
             _ => 0,
         }
+    }
+
+    /// Number of units of 512 bytes of a file's blocks that are stored, about if it has very many holes.
+    pub fn stored_512(&self) -> u64 {
+        self.blocks().saturating_mul(BLOCK / 512).min(self.size.div_ceil(512))
     }
 
     /// Whether it is a directory.

@@ -22,7 +22,7 @@ impl Volume {
         if self.is_removed(&shared, &inode) {
             return Err(Error::NotFound);
         }
-        Ok(inode.place().parent().unwrap_or(&self.root).looked_up())
+        Ok(inode.place().parent().unwrap_or(&self.root).looked_up(&self.allocations))
     }
 
     /// The path of a directory from the root, as [`resolve`](Volume::resolve) takes it: `/` is the root's.

@@ -39,7 +39,7 @@ impl Volume {
     pub fn getattr(&self, node: InodeId) -> Result<Attr> {
         let inode = self.inode(node)?;
         let state = inode.state.read();
-        Ok(inode.attr(&state.record))
+        Ok(inode.attr(&state.record, &self.allocations))
     }
 
     /// Changes attributes.
@@ -132,7 +132,7 @@ impl Volume {
             // This includes blocks allocated behind the end and left there, as on other file systems.
             self.end_allocation(&inode, &(size.div_ceil(BLOCK)..u64::MAX));
         }
-        Ok(inode.attr(&state.record))
+        Ok(inode.attr(&state.record, &self.allocations))
     }
 
     /// Commits a batch with the inode's new record, and installs the record, which counts for the quotas

@@ -168,7 +168,7 @@ impl Volume {
             let known = crate::names::Name { node: Some(inode.id), ino, file_type, oid };
             self.insert_name(&dir, &mut state, &Arc::from(name), known)?;
             drop(state);
-            Ok(inode.looked_up())
+            Ok(inode.looked_up(&self.allocations))
         })
     }
 

@@ -169,7 +169,7 @@ impl Volume {
         let place = Place::Orphan { marker, base: base.clone() };
         let inode = self.keep(&op, Inode::new(ino, place, record, None));
         self.orphans.insert(base, inode.clone(), held);
-        Ok(inode.looked_up())
+        Ok(inode.looked_up(&self.allocations))
     }
 
     /// Makes an entry with a link's target or a file's contents, in one batch.
@@ -270,6 +270,6 @@ impl Volume {
         }
         let known = Name { node: Some(inode.id), ino, file_type, oid: linked };
         self.insert_name(parent, &mut state, &name, known)?;
-        Ok(inode.looked_up())
+        Ok(inode.looked_up(&self.allocations))
     }
 }

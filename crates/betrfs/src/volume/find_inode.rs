@@ -134,7 +134,7 @@ impl Volume {
             Some(inode) if self.is_removed(&shared, &inode) => Err(Error::Stale),
             Some(inode) => {
                 inode.refuse_lost()?;
-                Ok(Some(inode.looked_up()))
+                Ok(Some(inode.looked_up(&self.allocations)))
             }
             None => Ok(None),
         }
@@ -183,7 +183,7 @@ impl Volume {
             (None, _) => return Ok(None),
         };
         inode.refuse_lost()?;
-        Ok((inode.id == node).then(|| inode.looked_up()))
+        Ok((inode.id == node).then(|| inode.looked_up(&self.allocations)))
     }
 }
 

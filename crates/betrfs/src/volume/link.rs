@@ -169,7 +169,7 @@ impl Volume {
                 Name { node: Some(inode.id), ino: inode.ino, file_type: record.file_type, oid: Some(oid) };
             self.insert_name(&dir, &mut state, &name, known)?;
             drop(state);
-            Ok(inode.looked_up())
+            Ok(inode.looked_up(&self.allocations))
         })
     }
 }

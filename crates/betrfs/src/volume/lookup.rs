@@ -42,7 +42,11 @@ impl Volume {
         op.without_waiting(|| {
             let shared = self.namespace.shared();
             let inode = self.child(&shared, &op, &parent, name)?;
-            if inode.is_lost { Err(lost_at(&op, &parent, name)) } else { Ok(inode.looked_up()) }
+            if inode.is_lost {
+                Err(lost_at(&op, &parent, name))
+            } else {
+                Ok(inode.looked_up(&self.allocations))
+            }
         })
     }
 
@@ -137,7 +141,7 @@ impl Volume {
                 }
                 inode = found;
             }
-            Ok(inode.looked_up())
+            Ok(inode.looked_up(&self.allocations))
         })
     }
 

@@ -59,7 +59,7 @@ impl Volume {
         op.without_waiting(|| {
             let shared = self.namespace.shared();
             let inode = self.child(&shared, &op, &parent, name)?;
-            if inode.is_lost { Ok(inode.looked_up()) } else { Err(Error::NotFound) }
+            if inode.is_lost { Ok(inode.looked_up(&self.allocations)) } else { Err(Error::NotFound) }
         })
     }
 

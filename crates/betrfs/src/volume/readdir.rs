@@ -163,7 +163,7 @@ impl Volume {
         known: &Name,
     ) -> Result<Option<Entry>> {
         if let Some(inode) = self.in_memory(known, records.dir, name).filter(|inode| !inode.is_lost) {
-            return Ok(Some(inode.looked_up()));
+            return Ok(Some(inode.looked_up(&self.allocations)));
         }
         if known.oid.is_some() {
             return Ok(None);
@@ -171,7 +171,7 @@ impl Volume {
         let Some(Stored::Inode(record)) = records.get(name)? else { return Ok(None) };
         let (inode, known) = self.adopt(records.op, records.dir, records.path, name, record);
         self.insert_name(records.dir, state, name, known)?;
-        Ok(Some(inode.looked_up()))
+        Ok(Some(inode.looked_up(&self.allocations)))
     }
 }
 

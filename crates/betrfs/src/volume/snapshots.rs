@@ -206,7 +206,7 @@ impl Volume {
             };
             let copy = Copy { to_key: &to_key, to_path: &to_path, flags: Flags::READ_ONLY, used, ahead };
             let inode = self.put_snapshot(&exclusive, &op, (snapshots, of), name, &copy, record)?;
-            Ok(inode.looked_up())
+            Ok(inode.looked_up(&self.allocations))
         })
     }
 
