@@ -262,8 +262,8 @@ pub(crate) trait ChangeSource {
     /// The number of the newest change of a key, if there is one.
     fn newest_msn(&self, key: &[u8]) -> Option<Msn>;
 
-    /// A change in `[lo, hi)` newer than `since`: its key, or the first that its range can hold there, and its
-    /// number.
+    /// A change in `[lo, hi)` newer than `since`: its key, or the first that its range can hold there, and
+    /// its number.
     fn newer_within(&self, lo: &Cut, hi: &Cut, since: Msn) -> Option<(Vec<u8>, Msn)>;
 }
 

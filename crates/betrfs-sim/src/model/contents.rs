@@ -40,8 +40,8 @@ impl Contents {
         stored.clamp(u64::from(self.size() > 0), self.size().div_ceil(512))
     }
 
-    /// Whether a file with these contents may show so many units of 512 bytes in use: those of its blocks that
-    /// are stored, and of those with room set aside.
+    /// Whether a file with these contents may show so many units of 512 bytes in use: those of its blocks
+    /// that are stored, and of those with room set aside.
     pub fn may_show_512(&self, shown: u64) -> bool {
         let stored = self.blocks_512();
         if self.aside_512_max == 0 {
