@@ -2,16 +2,19 @@
  * several threads meets such children by chance under load; with this library each child is one. `setup/flakes fork`
  * uses it.
  *
- * posix_spawn of glibc cannot be delayed, so it is written here in terms of fork: the actions on descriptors are
+ * posix_spawn of glibc cannot be delayed, so it is written here by clone: the actions on descriptors are
  * recorded, one list for each thread, because the type that holds them is opaque.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -89,37 +92,53 @@ static int prepare(const posix_spawnattr_t *attributes, int has_actions) {
     return folder && chdir(folder) != 0 ? errno : 0;
 }
 
-static int spawn(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
-                 const posix_spawnattr_t *attributes, char *const argv[], char *const envp[], int searches) {
-    int told[2], error = 0;
-    if (pipe2(told, O_CLOEXEC) != 0) return errno;
-    pid_t child = real_fork();
-    if (child == 0) {
-        hold();
-        /* Out of the way of the descriptors that are about to be set. */
-        int tell = fcntl(told[1], F_DUPFD_CLOEXEC, 200);
-        error = prepare(attributes, actions != NULL);
-        if (error == 0) {
-            searches ? execvpe(file, argv, envp) : execve(file, argv, envp);
-            error = errno;
-        }
-        if (write(tell, &error, sizeof error) < 0) _exit(126);
-        _exit(127);
+struct program {
+    const char *file;
+    const posix_spawn_file_actions_t *actions;
+    const posix_spawnattr_t *attributes;
+    char *const *argv;
+    char *const *envp;
+    int searches;
+    sigset_t signals;
+    int error;
+};
+
+/* The child, which shares the memory of its parent. */
+static int execute(void *argument) {
+    struct program *p = argument;
+    hold();
+    sigprocmask(SIG_SETMASK, &p->signals, NULL);
+    p->error = prepare(p->attributes, p->actions != NULL);
+    if (p->error == 0) {
+        p->searches ? execvpe(p->file, p->argv, p->envp) : execve(p->file, p->argv, p->envp);
+        p->error = errno;
     }
-    int failure = child < 0 ? errno : 0;
-    close(told[1]);
-    if (failure == 0 && read(told[0], &error, sizeof error) == sizeof error) failure = error;
-    close(told[0]);
-    if (failure == 0 && pid) *pid = child;
-    return failure;
+    _exit(127);
+}
+
+/* As glibc does it: the parent's thread waits until the child executes. A copy of the parent's memory would keep
+ * shared mappings of files, which no child of posix_spawn has. */
+static int spawn(pid_t *pid, struct program program) {
+    const size_t stack_bytes = 1 << 20;
+    char *stack = mmap(NULL, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (stack == MAP_FAILED) return errno;
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &program.signals);
+    pid_t child = clone(execute, stack + stack_bytes, CLONE_VM | CLONE_VFORK | SIGCHLD, &program);
+    int error = child < 0 ? errno : program.error;
+    pthread_sigmask(SIG_SETMASK, &program.signals, NULL);
+    munmap(stack, stack_bytes);
+    if (error == 0 && pid) *pid = child;
+    return error;
 }
 
 int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
                 const posix_spawnattr_t *attributes, char *const argv[], char *const envp[]) {
-    return spawn(pid, path, actions, attributes, argv, envp, 0);
+    return spawn(pid, (struct program){path, actions, attributes, argv, envp, 0, {{0}}, 0});
 }
 
 int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
                  const posix_spawnattr_t *attributes, char *const argv[], char *const envp[]) {
-    return spawn(pid, file, actions, attributes, argv, envp, 1);
+    return spawn(pid, (struct program){file, actions, attributes, argv, envp, 1, {{0}}, 0});
 }
