@@ -13,7 +13,7 @@ use crate::mounted::{Mounted, betrfs, ended_with, ok, refused, soon};
 use crate::program::program_beside;
 use crate::schemas::valid;
 
-const UUID: &str = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+const UUID: &str = "6ba7b813-9dad-11d1-80b4-00c04fd430c8";
 pub const MIB: usize = 1 << 20;
 
 /// Runs a command with a path and more behind it.

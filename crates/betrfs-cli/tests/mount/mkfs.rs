@@ -155,7 +155,7 @@ fn the_options_are_those_of_other_mkfs_programs() {
     let dir = tempfile::tempdir().unwrap();
     let (volume, helper) = (dir.path().join("v"), dir.path().join("mkfs.betrfs"));
     symlink(env!("CARGO_BIN_EXE_betrfs"), &helper).unwrap();
-    let uuid = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+    let uuid = "6ba7b812-9dad-11d1-80b4-00c04fd430c8";
     let mut command = Command::new("mkfs");
     let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
     command.args(["-t", "betrfs", "-f", "-q", "-L", "photos", "-U", uuid]).arg(&volume).arg("64M");

@@ -17,14 +17,14 @@ fn stdout(output: &Output) -> String {
 }
 
 /// Makes the volume anew, with label and UUID.
-fn make(volume: &Path) {
-    ok(&betrfs().arg("mkfs").arg(volume).args(["-f", "-q", "-L", LABEL, "-U", UUID]).output().unwrap());
+fn make(volume: &Path, label: &str, uuid: &str) {
+    ok(&betrfs().arg("mkfs").arg(volume).args(["-f", "-q", "-L", label, "-U", uuid]).output().unwrap());
 }
 
 #[test]
 fn a_probe_tells_the_tags_whether_the_volume_is_mounted_or_not() {
     let mounted = Mounted::of_size("64M");
-    make(&mounted.volume);
+    make(&mounted.volume, LABEL, UUID);
     let probe =
         |more: &[&str]| stdout(&betrfs().arg("probe").arg(&mounted.volume).args(more).output().unwrap());
     let as_json = || -> Value { serde_json::from_str(&probe(&["--format", "json"])).unwrap() };
@@ -70,7 +70,7 @@ fn a_probe_of_anything_else_ends_with_1() {
 #[test]
 fn file_1_knows_a_volume_by_the_projects_magic() {
     let mounted = Mounted::of_size("64M");
-    make(&mounted.volume);
+    make(&mounted.volume, LABEL, UUID);
     let magic = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/magic/betrfs");
     let told = Command::new("file").arg("-m").arg(magic).arg(&mounted.volume).output().unwrap();
     let expected = format!("BetrFS volume, format 6, label \"{LABEL}\", UUID={UUID}, 67108864 bytes\n");
@@ -81,8 +81,11 @@ fn file_1_knows_a_volume_by_the_projects_magic() {
 /// `udevadm test` carries out the rules for one device, links and database included.
 #[test]
 fn udevs_rule_makes_tags_known_to_mount_fstab_lsblk_and_findmnt() {
+    // Of its own: the loop devices of other tests have tags too.
+    const LABEL: &str = "our disk";
+    const UUID: &str = "6ba7b811-9dad-11d1-80b4-00c04fd430c8";
     let mounted = Mounted::unmounted();
-    make(&mounted.volume);
+    make(&mounted.volume, LABEL, UUID);
     let script = r#"
         set -e
         betrfs=$1 volume=$2 dir=$3 uuid=$4 label=$5
@@ -110,13 +113,13 @@ fn udevs_rule_makes_tags_known_to_mount_fstab_lsblk_and_findmnt() {
 
         udevadm test "/sys/block/${device#/dev/}" > /run/tested 2>&1
         [ "$(readlink -f "/dev/disk/by-uuid/$uuid")" = "$device" ]
-        [ "$(readlink -f '/dev/disk/by-label/my\x20disk')" = "$device" ]
+        [ "$(readlink -f '/dev/disk/by-label/our\x20disk')" = "$device" ]
         lsblk -n -o FSTYPE,FSVER,LABEL,UUID "$device"
         mount "LABEL=$label" "$dir"
         findmnt -n -o LABEL,UUID "$dir"
         tried "by label"
         options=noauto,user,users,nofail,_netdev,x-systemd.automount,x-systemd.device-timeout=5
-        for source in "$device" "UUID=$uuid" "LABEL=my\\040disk"; do
+        for source in "$device" "UUID=$uuid" "LABEL=our\\040disk"; do
             echo "$source $dir betrfs $options 0 2" > /etc/fstab
             findmnt --verify > /run/verified || { cat /run/verified; exit 1; }
             mount "$dir"
