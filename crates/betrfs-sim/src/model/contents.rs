@@ -51,6 +51,11 @@ impl Contents {
         (least..=stored + self.aside_512_max).contains(&shown)
     }
 
+    /// Takes the place of other contents: what was set aside for the file stays.
+    pub fn keep_room_of(&mut self, other: &Contents) {
+        self.aside_512_max += other.aside_512_max;
+    }
+
     /// Writes bytes at an offset.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         if data.is_empty() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use betrfs::{FileType, InodeFlags};
 
 use super::refusal::refuse_if;
-use super::{Done, Object, ObjectId, Refusal, Rules, Standing, State, Why};
+use super::{Body, Done, Object, ObjectId, Refusal, Rules, Standing, State, Why};
 use crate::at::At;
 
 impl State {
@@ -81,6 +81,9 @@ impl State {
             if let Some(dir) = self.change(id).dir_mut() {
                 dir.parent = target;
             }
+        }
+        if let (Body::File(contents), Some(old)) = (&mut object.body, self.object(target).contents()) {
+            contents.keep_room_of(old);
         }
         *self.change(target) = object;
         self.change(copy).standing = Standing::Gone;
