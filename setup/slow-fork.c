@@ -23,7 +23,7 @@ static _Thread_local struct { int from, to; } dups[ACTIONS_MAX];
 static _Thread_local int dup_count;
 static _Thread_local const char *folder;
 
-/* The programs that a test starts are not slowed: scripts with hundreds of children would take minutes. */
+/* Slows only the test's own children: scripts with hundreds of children would take minutes. */
 __attribute__((constructor)) static void in_the_test_alone(void) {
     unsetenv("LD_PRELOAD");
 }
@@ -121,8 +121,8 @@ static int execute(void *argument) {
     _exit(127);
 }
 
-/* As glibc does it: the parent's thread waits until the child executes. A copy of the parent's memory would keep
- * shared mappings of files, which no child of posix_spawn has. */
+/* Like glibc: shares memory with the child and suspends the calling thread until the child executes. A forked child
+ * would inherit shared file mappings, which a child of posix_spawn never does. */
 static int spawn(pid_t *pid, struct program program) {
     const size_t stack_bytes = 1 << 20;
     char *stack = mmap(NULL, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);

@@ -423,8 +423,8 @@ impl ModelTransaction {
     /// a conflict although nothing differs and nothing was committed since, or one outside of what it depends
     /// on.
     pub fn commit(self, now: &ModelEnv, is_alone: bool) -> Result<bool, Failure> {
-        // Renames may have brought all back to its place, over what was changed there meanwhile: the engine
-        // then has nothing to commit.
+        // A rename and its reverse can cancel out, and discard edits made between them: the engine then has
+        // nothing to commit.
         let has_ranges = self.own.iter().any(|own| !matches!(own, Own::Edit(_)));
         let changes = match has_ranges {
             true => self.seen != self.at_begin || !self.changes_of(now).is_empty(),

@@ -84,8 +84,8 @@ fn the_log_names_files_with_known_damage_and_parts_of_lost_blocks_cannot_be_writ
     assert!(is_io_error(
         OpenOptions::new().append(true).open(mounted.path("dir/single")).unwrap().write(b"line")
     ));
-    // In memory, not in the program's file: of a page that is not there yet the kernel would write the rest
-    // later.
+    // On the heap, whose pages are present: if a page of the buffer had to be read first, the kernel would
+    // split the write, and a write of part of a damaged block fails.
     file.write_all_at(&vec![3; BLOCK_BYTES as usize], BLOCK_BYTES).unwrap();
     file.write_all_at(b"part", BLOCK_BYTES + 5).unwrap();
     let mut bytes = [0; 12];

@@ -34,7 +34,8 @@ impl Server {
             return Ok(false);
         }
         let outside_group = caller.is_outside_group(&before);
-        // Where no bit goes, nothing changes: not the ctime either, of which the kernel would know nothing.
+        // No bit would be cleared, so nothing may change: the kernel is not notified, and would keep the old
+        // ctime.
         if !has(SET_USER_ID) && !has(SET_GROUP_ID | GROUP_EXECUTE) && !outside_group {
             return Ok(false);
         }

@@ -12,8 +12,8 @@ const BLOCK: u64 = 4096;
 pub struct Contents {
     bytes: Arc<Vec<u8>>,
     stored: Arc<BTreeSet<u64>>,
-    /// The most units of 512 bytes for which room may be set aside. A volume that is opened anew has set none
-    /// aside.
+    /// Upper bound of the space that fallocate may have set aside, in units of 512 bytes. Reopening the
+    /// volume releases it all; the bound stays.
     aside_512_max: u64,
 }
 
@@ -40,8 +40,8 @@ impl Contents {
         stored.clamp(u64::from(self.size() > 0), self.size().div_ceil(512))
     }
 
-    /// Whether a file with these contents may show so many units of 512 bytes in use: those of its blocks
-    /// that are stored, and of those with room set aside.
+    /// Whether `stat` may report `shown` units of 512 bytes for a file with these contents: at least its
+    /// stored blocks, at most these and everything that fallocate may have set aside.
     pub fn may_show_512(&self, shown: u64) -> bool {
         let stored = self.blocks_512();
         if self.aside_512_max == 0 {
@@ -51,7 +51,7 @@ impl Contents {
         (least..=stored + self.aside_512_max).contains(&shown)
     }
 
-    /// Takes the place of other contents: what was set aside for the file stays.
+    /// Adds the bound of the contents that these replace: the file keeps the space set aside for it.
     pub fn keep_room_of(&mut self, other: &Contents) {
         self.aside_512_max += other.aside_512_max;
     }

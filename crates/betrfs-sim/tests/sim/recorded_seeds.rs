@@ -1,4 +1,5 @@
-//! Seeds at which the simulators found something, each replayed for as long as histories are drawn as then.
+//! Seeds at which the simulators found a bug, in the product or in the model. A seed loses its meaning once
+//! histories are drawn differently.
 #![allow(clippy::panic)]
 
 use betrfs_sim::history::Trials;
